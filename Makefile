@@ -43,7 +43,7 @@ exactly = ^($(subst $(empty) $(empty),|,$(strip $(1))))$$
 PURE := hostler hostler-agent hostler-coordinator hostler-run
 BUILD := go build -trimpath -ldflags '-s -w'
 
-.PHONY: help deps build testbuild package packages demo test nightly check unit race integration quiet crash clocks heavy chaos fuzz vectors bench strictbench gobench clean
+.PHONY: help deps build testbuild package packages minutes demo test nightly check unit race integration quiet crash clocks heavy chaos fuzz vectors bench strictbench gobench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,17 +61,21 @@ testbuild: ## Build all programs with failpoints into bin/test/
 	CGO_ENABLED=0 $(BUILD) -tags hostlertest -o bin/test/ $(addprefix ./cmd/,$(PURE))
 	CGO_ENABLED=1 $(BUILD) -tags hostlertest -o bin/test/ ./cmd/hostler-lxc
 
-package: ## Build deb and rpm packages into dist/ (ARCH=amd64,arm64)
+package: ## Build deb and rpm packages into dist/ (ARCH=amd64,arm64); KEY=NAME signs their sums
 	cd packaging && go run . -out ../dist -arch $(ARCH)
+	$(if $(KEY),go run ./cmd/hostler key sign dist/SHA256SUMS --key $(KEY))
 
 packages: ## Build the packages for amd64 and look at them
 	$(MAKE) package ARCH=amd64
 	cd packaging && go test -count=1 .
 
+minutes: packages ## Type what README.md has a person type first, on two bare machines with systemd
+	cd packaging && go test -tags heavy -count=1 -timeout 10m -run '^TestFirstTenMinutes$$' -v .
+
 demo: deps build ## Show the whole of it on this machine (KEEP=1 leaves it running)
 	@bash scripts/demo.sh
 
-test: deps build check packages unit race integration quiet clocks crash demo ## Everything that CI runs
+test: deps build check packages minutes unit race integration quiet clocks crash demo ## Everything that CI runs
 
 nightly: deps build heavy chaos ## What takes hours: heavy, chaos, packages on real systemd, 2,000 kills, fuzzing, and the targets of the bench
 	$(MAKE) package
@@ -119,7 +123,7 @@ clocks: testbuild ## Move the clocks of the programs, and let each write of a da
 
 heavy: build ## What takes too long for every day
 	go test -tags heavy -count=1 -timeout 60m ./...
-	go test -tags integration,heavy -count=1 -timeout 60m -run '^(TestNothingLeaks|TestManyKillsMidStream|TestRealUnkillable|TestHugeOutput|TestNetworkPushIsSlow|TestHostFillsALargerDisk|TestSessionsOutliveLongOutages|TestCoordinatorFillsALargerDisk|TestManySmallCommandsOnASmallDisk)$$' ./integration
+	go test -tags integration,heavy -count=1 -timeout 60m -run '^(TestNothingLeaks|TestManyKillsMidStream|TestRealUnkillable|TestHugeOutput|TestNetworkPushIsSlow|TestHostFillsALargerDisk|TestSessionsOutliveLongOutages|TestSessionsOutliveLongPartitions|TestCoordinatorFillsALargerDisk|TestManySmallCommandsOnASmallDisk)$$' ./integration
 
 chaos: build ## Play N=1000 schedules of faults from SEED=1 on, then the built programs for FOR=5m
 	TMPDIR=/dev/shm go test -count=1 -timeout 60m ./internal/chaos -seed $(SEED) -seeds $(N)

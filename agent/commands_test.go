@@ -352,10 +352,12 @@ func (c *shell) Sizes() (map[protocol.ActionID]int64, error) {
 	return all, nil
 }
 
-func (c *shell) Remove(id protocol.ActionID) error {
+func (c *shell) Remove(ids ...protocol.ActionID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.runs, id)
+	for _, id := range ids {
+		delete(c.runs, id)
+	}
 	return nil
 }
 

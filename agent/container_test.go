@@ -186,6 +186,34 @@ func TestCreateThatIsCutShortLeavesNothing(t *testing.T) {
 	})
 }
 
+// TestFailedCreateIsInNoInventory: while a creation goes on the host tells of its
+// container. Once the end of one that failed is told, no list and no heartbeat has it:
+// not even the newest one of before, by which the coordinator goes.
+func TestFailedCreateIsInNoInventory(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.lxc.Hang(containertest.OpCreate)
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Hour - 10*time.Second) // it may take an hour
+		ended := false
+		for range 600 {
+			w.pass(100 * time.Millisecond)
+			w.coord.see(func() {
+				n := len(w.coord.reports)
+				ended = ended || n > 0 && w.coord.reports[n-1].State.Final()
+				if n := len(w.coord.beats); ended && n > 0 && len(w.coord.beats[n-1].Containers) != 0 {
+					t.Fatalf("after the end the newest heartbeat tells %+v", w.coord.beats[n-1].Containers)
+				}
+			})
+			if all := must(w.agent.Containers(t.Context())); ended && len(all) != 0 {
+				t.Fatalf("after the end the host lists %+v", all)
+			}
+		}
+		if !ended {
+			t.Fatal("the creation has no end")
+		}
+	})
+}
+
 // TestCreationThatIsInterruptedTooOften: when the agent was ended under each attempt,
 // what they have left is removed, and the name is free.
 func TestCreationThatIsInterruptedTooOften(t *testing.T) {

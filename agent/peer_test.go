@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/beat"
 	"github.com/hostler-io/hostler/protocol/fresh"
 	"github.com/hostler-io/hostler/protocol/stream"
 	"github.com/hostler-io/hostler/terminal"
@@ -34,7 +35,11 @@ type peer struct {
 	reports   []protocol.Report
 	alerts    []protocol.Alert
 	presences []protocol.PresenceKind
-	beats     []protocol.Heartbeat
+	beats     []protocol.Heartbeat // pages; a change has what it makes of the state
+	state     beat.State           // that they tell
+	deltas    int
+	kept      uint64 // the heartbeat that receipts name
+	deaf      bool   // receipts name no heartbeat
 	leases    int
 	acks      int
 	out       map[protocol.FD][]byte
@@ -104,7 +109,7 @@ func (c *peer) take(topic string, payload []byte) {
 		if p.Kind == protocol.PresenceHello {
 			give, current := c.gate.Hello(p.Seq, p.Hello.Inst, protocol.Nonce{byte(len(c.presences)), 1})
 			if current {
-				c.hello, c.heard = p.Hello, p.Seq
+				c.hello, c.heard, c.kept = p.Hello, p.Seq, 0
 				c.receipt(p.Seq, give)
 				c.resend(true)
 			}
@@ -119,7 +124,7 @@ func (c *peer) take(topic string, payload []byte) {
 	case protocol.ChannelHeartbeat:
 		var b protocol.Heartbeat
 		decode(&b)
-		c.beats = append(c.beats, b)
+		c.beat(b)
 	case protocol.ChannelAck:
 		var a protocol.Ack
 		decode(&a)
@@ -191,11 +196,39 @@ func (c *peer) next() protocol.Seq {
 	return protocol.Seq{Inc: c.term.Counter, Conn: 1, K: c.k}
 }
 
+// beat takes a page of a heartbeat. Changes come on one page here.
+func (c *peer) beat(b protocol.Heartbeat) {
+	switch {
+	case b.Base != 0:
+		d := beat.Delta{Host: b.Host, Containers: b.Containers, Alerts: b.Alerts, Removed: b.Removed, Cleared: b.Cleared, Digest: b.Digest}
+		if b.Figures != nil {
+			d.Figures = *b.Figures
+		} else {
+			d.Figures = b.Host.Figures
+		}
+		s, err := beat.Apply(c.state, d, 1<<20)
+		if err != nil || b.Parts != 1 {
+			c.t.Errorf("the change to heartbeat %d cannot be applied: %v", b.Base, err)
+		}
+		c.deltas++
+		c.state, b.Host, b.Containers, b.Alerts = s, &s.Host, s.Containers, s.Alerts
+	case b.Part == 1:
+		c.state = beat.State{Host: *b.Host, Containers: b.Containers, Alerts: b.Alerts}
+	default:
+		c.state.Containers, c.state.Alerts = append(c.state.Containers, b.Containers...), append(c.state.Alerts, b.Alerts...)
+	}
+	c.beats = append(c.beats, b)
+	if conn, chal := c.gate.Conn(); b.Part == b.Parts && !c.deaf {
+		c.kept = b.AsOf
+		c.receipt(conn, chal)
+	}
+}
+
 func (c *peer) receipt(answers protocol.Seq, give protocol.Nonce) {
 	if answers == (protocol.Seq{}) {
 		return
 	}
-	r := protocol.Receipt{Header: c.header(protocol.TypeReceipt), Answers: answers, Give: give, Credit: c.credit}
+	r := protocol.Receipt{Header: c.header(protocol.TypeReceipt), Answers: answers, Give: give, Credit: c.credit, Beat: c.kept}
 	r.Seq = c.next()
 	r.Checkpoint, r.Audit, c.seal, c.knows = c.seal, c.knows, nil, protocol.Position{}
 	for _, p := range c.have {

@@ -585,7 +585,7 @@ func TestApproverOfANewerRing(t *testing.T) {
 		w.expect(actionID(1))
 		r.rings = append(r.rings, signed)
 		w.line.deliver(protocol.FleetTopic(fleetName, protocol.ChannelRing).String(), bytes.Join(r.rings, []byte("\n")))
-		w.pass(20 * time.Second)
+		w.pass(40 * time.Second)
 		w.expect(actionID(1), "succeed DONE ok")
 		w.expect(actionID(2), "refuse FAILED not_approved")
 	})

@@ -250,7 +250,7 @@ func TestDiskFull(t *testing.T) {
 		w.expect(actionID(1), "start RUNNING")
 		w.expect(actionID(3))
 		w.coord.see(func() {
-			if w.coord.leases < 5 {
+			if w.coord.leases < 2 {
 				t.Errorf("only %d leases", w.coord.leases)
 			}
 			if w.coord.acked[protocol.StreamOrder] != 2 {

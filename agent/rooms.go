@@ -151,7 +151,7 @@ func (a *Agent) report() (uplink.Report, bool) {
 	}
 	h, policy := a.cfg.HostInfo(), a.rights.Info()
 	h.Policy, h.Rules = &policy, new(a.ruling.info)
-	h.Boot, h.ClockMS, h.QueueDepth, h.Degraded = a.cfg.Boot, a.loop.WallMS(), a.actions.Open(), a.loop.Degraded()
+	h.Boot, h.UptimeMS, h.ClockMS, h.QueueDepth, h.Degraded = a.cfg.Boot, a.loop.BootMS(), a.loop.WallMS(), a.actions.Open(), a.loop.Degraded()
 	var inventory []protocol.Container
 	for _, c := range a.containers.All() {
 		inventory = append(inventory, c.Container)

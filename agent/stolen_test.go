@@ -14,10 +14,10 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/hostcmd"
 	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/data"
 	"github.com/hostler-io/hostler/protocol/fresh"
+	"github.com/hostler-io/hostler/protocol/hostcmd"
 )
 
 // reserved lets nobody do anything but ping without two of three persons.

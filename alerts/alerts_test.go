@@ -99,7 +99,7 @@ func TestTargets(t *testing.T) {
 	if len(got) != 2 || got[0].ID != "measured.ram.warning/web/" || got[1].ID != "measured.load.warning//" || got[1].Text != "load is 1, above 0.5 for 15s" {
 		t.Errorf("%+v", got)
 	}
-	if got := feed(alerts.New(rules(t, "db ram=80%/15s", "web disk=80%/15s"), nil), "web", 90); len(got) != 0 {
+	if got := feed(alerts.New(rules(t, "db ram=80%/15s", "web tasks=80/15s"), nil), "web", 90); len(got) != 0 {
 		t.Errorf("rules of others raise %+v", got)
 	}
 }
@@ -140,6 +140,19 @@ func TestAlternates(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNeverFires: a rule about what nobody measures is refused.
+func TestNeverFires(t *testing.T) {
+	for _, quantity := range []string{"disk=80%", "inodes=80%", "swap=80%", "load=4", "temperature=80"} {
+		for _, target := range []string{"web", "*"} {
+			if _, err := alerts.Parse(target + " " + quantity); err == nil || !strings.Contains(err.Error(), "is measured of hosts alone") {
+				t.Errorf("%s %s: %v", target, quantity, err)
+			}
+		}
+		rules(t, "host "+quantity)
+	}
+	rules(t, "* cpu=80% ram=80% tasks=100 psi-io=50% restarts=3")
 }
 
 func FuzzParse(f *testing.F) {

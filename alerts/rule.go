@@ -52,14 +52,14 @@ type quantity struct {
 	words  string         // for the text of an alert
 	max    float64        // no larger threshold makes sense
 	below  bool           // it is too small, and not too large
-	where  place
+	where  owner
 }
 
-// place says whose quantity it is.
-type place int
+// owner says whose quantity it is.
+type owner int
 
 const (
-	anywhere place = iota
+	anywhere owner = iota
 	hostOnly
 	containerOnly
 	coordinatorOnly // it is judged by the coordinator, of hosts
@@ -154,8 +154,15 @@ func (q quantity) applies(target string) error {
 		return errors.New("is of a host, and not of a container; write host as the target")
 	case q.where == containerOnly && target == Host:
 		return errors.New("is of a container; name one as the target, or * for each")
+	case target != Host && q.where == anywhere && !(ofContainer(q.metric) && (q.of == "" || ofContainer(q.of))):
+		return errors.New("is measured of hosts alone, for a container has none of its own or no limit of it; write host as the target, or use cpu, ram, tasks or restarts")
 	}
 	return nil
+}
+
+func ofContainer(m metrics.Metric) bool {
+	i, _ := metrics.InfoOf(m)
+	return i.OfContainer
 }
 
 // threshold reads what a value is held against.

@@ -1,5 +1,12 @@
 package api
 
+// SupportText is what an agent tells those who help, under /v1/support/NAME of its socket:
+// config, its settings in force with where each comes from, or fsck, what a crash or a
+// person has left. It is not redacted.
+type SupportText struct {
+	Text string `json:"text"`
+}
+
 // AgentStatus is one look at the agent of a host, under /status of its socket.
 type AgentStatus struct {
 	Host       string `json:"host"`

@@ -29,25 +29,25 @@ type RaisedAlert struct {
 	Severity   string     `json:"severity" example:"warning" doc:"How bad it is"`
 	Text       string     `json:"text" doc:"What is wrong, for people"`
 	Since      time.Time  `json:"since" doc:"Since when"`
-	AckedBy    string     `json:"acked_by,omitempty" doc:"Who looks after it; left out: nobody has said so"`
-	AckedAt    *time.Time `json:"acked_at,omitempty" doc:"Since when somebody does"`
-	Note       string     `json:"note,omitempty" doc:"What they say"`
-	MutedUntil *time.Time `json:"muted_until,omitempty" doc:"Until when nobody is told of it"`
+	AckedBy    string     `json:"acked_by,omitempty" doc:"The person who acknowledged it; left out: it is not acknowledged"`
+	AckedAt    *time.Time `json:"acked_at,omitempty" doc:"When it was acknowledged"`
+	Note       string     `json:"note,omitempty" doc:"The note of that person"`
+	MutedUntil *time.Time `json:"muted_until,omitempty" doc:"Until when no notification is sent for it"`
 }
 
 // NewAck says that somebody looks after an alert.
 type NewAck struct {
-	Alert string `json:"alert" maxLength:"1024" doc:"The id of the alert, or how it alone begins"`
-	Note  string `json:"note,omitempty" maxLength:"500" doc:"What to tell others"`
+	Alert string `json:"alert" maxLength:"1024" example:"measured.disk.critical" doc:"The id of the alert, or how it alone begins"`
+	Note  string `json:"note,omitempty" maxLength:"500" example:"a disk is ordered" doc:"What to tell others"`
 }
 
 // NewMute says of which alerts nobody is to be told, and for how long.
 type NewMute struct {
-	Host     string `json:"host,omitempty" maxLength:"63" doc:"Of this host alone; left out: of every host that the selector selects"`
+	Host     string `json:"host,omitempty" maxLength:"63" example:"edge-07" doc:"Of this host alone; left out: of every host that the selector selects"`
 	Selector string `json:"selector,omitempty" maxLength:"1024" example:"site=lab" doc:"Of the hosts with these labels; left out with host: of all hosts"`
 	Alert    string `json:"alert,omitempty" maxLength:"1024" example:"measured.disk." doc:"Of alerts whose id begins so; left out: of all alerts"`
 	For      string `json:"for" example:"2h" doc:"For how long, 90 days at most"`
-	Reason   string `json:"reason,omitempty" maxLength:"500" doc:"Why"`
+	Reason   string `json:"reason,omitempty" maxLength:"500" example:"new disk" doc:"Why"`
 }
 
 // Mute keeps alerts from being told.

@@ -106,6 +106,7 @@ type Action struct {
 	AcceptSeq      uint64     `json:"accept_seq,omitempty" doc:"Its number in the order in which its host accepted actions"`
 	Batch          string     `json:"batch,omitempty" doc:"The batch that it was asked for with"`
 	Cancelling     bool       `json:"cancelling,omitempty" doc:"A person has asked to cancel it"`
+	CancelRefused  bool       `json:"cancel_refused,omitempty" doc:"Its host cannot cancel it: detail says why, and it goes on"`
 	Exit           *Exit      `json:"exit,omitempty" doc:"How its command ended"`
 	Output         []Output   `json:"output,omitempty" doc:"How much its command wrote"`
 	Conflict       bool       `json:"conflict,omitempty" doc:"Its host has another action of this id: the spec is the host's"`
@@ -155,14 +156,14 @@ type Approval struct {
 // NewApproval gives the approval of a person. Approval is the envelope that was
 // signed, Targets what it names, all of it.
 type NewApproval struct {
-	Approval []byte   `json:"approval" doc:"The signed envelope"`
+	Approval []byte   `json:"approval" example:"eyJ2IjoxfQ==" doc:"The signed envelope"`
 	Targets  []Target `json:"targets,omitempty" doc:"What it names, all of it; none: the one action of the request's path"`
 }
 
 // Target is an action on a host.
 type Target struct {
 	Host   string `json:"host" example:"edge-07" doc:"The host"`
-	Action string `json:"action" doc:"The id of the action"`
+	Action string `json:"action" example:"0191f1a2-7b3c-7def-8123-456789abcdef" doc:"The id of the action"`
 }
 
 // Approved is what became of an approval for one target.
@@ -185,7 +186,7 @@ type Key struct {
 
 // Reissue asks anew for what a conflict kept from being done.
 type Reissue struct {
-	ID string `json:"id,omitempty" doc:"The id of the new action, a UUIDv7; asking again with it changes nothing"`
+	ID string `json:"id,omitempty" example:"0191f1a2-7b3c-7def-8123-456789abcdef" doc:"The id of the new action, a UUIDv7; asking again with it changes nothing"`
 }
 
 // Waits is why an action has not ended.
@@ -201,13 +202,13 @@ type Waits struct {
 // more of them go into further requests with the same id. Without hosts it notes
 // that a batch begins whose operations are asked for one by one.
 type NewBatch struct {
-	ID         string          `json:"id,omitempty" doc:"The id of the batch, a UUIDv7; asking again with it changes nothing"`
+	ID         string          `json:"id,omitempty" example:"0191f1a2-7b3c-7def-8123-456789abcdef" doc:"The id of the batch, a UUIDv7; asking again with it changes nothing"`
 	Hosts      []string        `json:"hosts,omitempty" example:"[\"edge-07\",\"edge-08\"]" doc:"The hosts, at most 500; more of them go into further requests with the same id"`
 	Kind       string          `json:"kind,omitempty" example:"host.run" doc:"What each host is to do; a kind whose target is the host"`
-	Args       json.RawMessage `json:"args,omitempty" doc:"The arguments of the kind"`
-	Spec       []byte          `json:"spec,omitempty" doc:"The bytes of a spec as they are signed and hashed, in base64, in place of kind and args"`
-	Digest     string          `json:"digest,omitempty" doc:"The SHA-256 of the file that the operations are from"`
-	Operations int             `json:"operations,omitempty" doc:"How many operations the file has"`
+	Args       json.RawMessage `json:"args,omitempty" example:"{\"argv\":[\"uname\",\"-a\"]}" doc:"The arguments of the kind"`
+	Spec       []byte          `json:"spec,omitempty" example:"eyJraW5kIjoiaG9zdC5ydW4iLCJhcmd2IjpbInRydWUiXX0=" doc:"The bytes of a spec as they are signed and hashed, in base64, in place of kind and args"`
+	Digest     string          `json:"digest,omitempty" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" doc:"The SHA-256 of the file that the operations are from"`
+	Operations int             `json:"operations,omitempty" example:"12" doc:"How many operations the file has"`
 }
 
 // Batch is what was asked for together.
@@ -216,6 +217,14 @@ type Batch struct {
 	Actions []Action       `json:"actions" doc:"Its actions, without their specs"`
 	Refused []Refusal      `json:"refused,omitempty" doc:"The hosts for which there is no action"`
 	States  map[string]int `json:"states" doc:"How many of the actions are in each state"`
+}
+
+// BatchEntry is a batch in a list of them.
+type BatchEntry struct {
+	ID        string    `json:"id" doc:"The id of the batch"`
+	Kind      string    `json:"kind" doc:"What its newest action is to do"`
+	Requester string    `json:"requester" doc:"The name of the token that asked for that"`
+	At        time.Time `json:"at" doc:"When that was asked for"`
 }
 
 // Refusal is why nothing was asked of a host.
@@ -240,7 +249,7 @@ type Exit struct {
 	OOM        bool   `json:"oom,omitempty" doc:"It was ended because it took too much memory"`
 	TimedOut   bool   `json:"timed_out,omitempty" doc:"Its time limit ended it"`
 	Cancelled  bool   `json:"cancelled,omitempty" doc:"A cancel ended it"`
-	HungUp     bool   `json:"hung_up,omitempty" doc:"It was a session that everybody had left"`
+	HungUp     bool   `json:"hung_up,omitempty" doc:"It was a session, and all terminals had left it"`
 	Unrecorded bool   `json:"unrecorded,omitempty" doc:"It was a session that was hung up because its recording could not go on"`
 	Error      string `json:"error,omitempty" doc:"Why the command could not begin"`
 	Run        string `json:"run" example:"1.204s" doc:"How long it ran"`
@@ -286,7 +295,6 @@ type Kind struct {
 	Needs          string         `json:"needs,omitempty" doc:"The ability that the host must have: containers"`
 	RootEquivalent bool           `json:"root_equivalent,omitempty" doc:"A person who may ask for it can become root on the host"`
 	Cancellable    bool           `json:"cancellable,omitempty" doc:"It can be cancelled while it runs"`
-	Progress       bool           `json:"progress,omitempty" doc:"It tells how far it has come"`
 	Preempts       bool           `json:"preempts,omitempty" doc:"It goes past actions that wait"`
 	Schema         map[string]any `json:"schema" doc:"The JSON Schema of its specs"`
 	Args           map[string]any `json:"args" doc:"The JSON Schema of its arguments"`
@@ -316,14 +324,14 @@ type Limits struct {
 // the coordinator makes the bytes of the spec, or by the bytes themselves. A requester
 // that signs the spec sends the bytes.
 type NewAction struct {
-	ID     string          `json:"id,omitempty" doc:"The id of the action, a UUIDv7; asking again with it changes nothing"`
+	ID     string          `json:"id,omitempty" example:"0191f1a2-7b3c-7def-8123-456789abcdef" doc:"The id of the action, a UUIDv7; asking again with it changes nothing"`
 	Host   string          `json:"host" example:"edge-07" doc:"The host that is to do it"`
 	Kind   string          `json:"kind,omitempty" example:"host.run" doc:"What it is to do"`
-	Target string          `json:"target,omitempty" doc:"The id of the container; left out: that of the container with this name now, and of a new one the id of the action"`
+	Target string          `json:"target,omitempty" example:"0191f1a2-7b3c-7def-8123-456789abcdef" doc:"The id of the container; left out: that of the container with this name now, and of a new one the id of the action"`
 	Name   string          `json:"name,omitempty" example:"web" doc:"The name of the container; of a new one the name that it gets"`
-	Args   json.RawMessage `json:"args,omitempty" doc:"The arguments of the kind"`
-	Spec   []byte          `json:"spec,omitempty" doc:"The bytes of a spec as they are signed and hashed, in base64, in place of kind, target, name and args"`
-	Batch  string          `json:"batch,omitempty" doc:"The batch that it is asked for with"`
+	Args   json.RawMessage `json:"args,omitempty" example:"{\"argv\":[\"uname\",\"-a\"]}" doc:"The arguments of the kind"`
+	Spec   []byte          `json:"spec,omitempty" example:"eyJraW5kIjoiaG9zdC5ydW4iLCJhcmd2IjpbInRydWUiXX0=" doc:"The bytes of a spec as they are signed and hashed, in base64, in place of kind, target, name and args"`
+	Batch  string          `json:"batch,omitempty" example:"0191f1a2-7b3c-7def-8123-456789abcdef" doc:"The batch that it is asked for with"`
 }
 
 // Invite is permission for one host to ask for enrolment.
@@ -348,7 +356,7 @@ type NewInvite struct {
 // Replace asks for another machine in the place of a host's.
 type Replace struct {
 	TTL    string `json:"ttl" example:"1h" doc:"How long the code for the new machine can be used"`
-	Reason string `json:"reason,omitempty" doc:"Why, for the audit log"`
+	Reason string `json:"reason,omitempty" example:"the disk is broken" doc:"Why, for the audit log"`
 }
 
 // Replacement is a host whose machine was shut out, and the code for the next one.
@@ -366,7 +374,7 @@ type Replacement struct {
 // Relabel changes the labels of a host; those that are not named stay.
 type Relabel struct {
 	Set    []string `json:"set,omitempty" example:"[\"site=lab\"]" doc:"Labels to set, each NAME=VALUE"`
-	Remove []string `json:"remove,omitempty" doc:"Names of labels to remove"`
+	Remove []string `json:"remove,omitempty" example:"[\"tier\"]" doc:"Names of labels to remove"`
 }
 
 // Labels are all labels of a host.
@@ -394,8 +402,8 @@ type Enrolment struct {
 // Decision approves or denies an enrolment. Words, if given, must be those of
 // the enrolment: so nobody approves another host than the one they look at.
 type Decision struct {
-	Words  string `json:"words,omitempty" doc:"The words on the host's screen: if they are given and wrong, nothing is decided"`
-	Reason string `json:"reason,omitempty" doc:"Why, for the host and the audit log"`
+	Words  string `json:"words,omitempty" example:"acid-baker-cabin-dance" doc:"The words on the host's screen: if they are given and wrong, nothing is decided"`
+	Reason string `json:"reason,omitempty" example:"unknown machine" doc:"Why, for the host and the audit log"`
 }
 
 // Reason goes with a revocation.
@@ -408,6 +416,7 @@ type Reason struct {
 type Token struct {
 	ID        string     `json:"id" doc:"The id of the token"`
 	Name      string     `json:"name" doc:"The name that actions and the audit log show"`
+	Person    string     `json:"person,omitempty" doc:"The person of the ring to whom it is bound; left out: none"`
 	Role      string     `json:"role" enum:"viewer,operator,approver,admin" doc:"What it may do: look; ask for actions and cancel them; approve hosts and actions; everything"`
 	Secret    string     `json:"secret,omitempty" doc:"The token itself; shown once"`
 	Login     string     `json:"login,omitempty" doc:"The code for hostler login, which holds the secret, the address and the ring; shown once"`
@@ -419,11 +428,13 @@ type Token struct {
 
 // NewToken asks for a token.
 type NewToken struct {
-	Name string `json:"name" example:"alice" doc:"The name that actions and the audit log show"`
-	Role string `json:"role" enum:"viewer,operator,approver,admin" example:"operator" doc:"What it may do"`
-	TTL  string `json:"ttl,omitempty" example:"7d" doc:"How long it is valid; left out: for ever"`
+	Name string `json:"name" example:"alice-laptop" doc:"The name that actions and the audit log show"`
+	// Person is whose approvals do not count for what the token asks for.
+	Person string `json:"person,omitempty" example:"alice" doc:"The person of the ring to whom it is bound: with four_eyes, approvals of that person do not count for what the token asks for; left out: none"`
+	Role   string `json:"role" enum:"viewer,operator,approver,admin" example:"operator" doc:"What it may do"`
+	TTL    string `json:"ttl,omitempty" example:"7d" doc:"How long it is valid; left out: for ever"`
 	// Secret makes it harmless to ask again.
-	Secret string `json:"secret,omitempty" doc:"Its secret, hst_ and 160 random bits in base32, so that asking again makes no second token; left out: made by the coordinator"`
+	Secret string `json:"secret,omitempty" example:"hst_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" doc:"Its secret, hst_ and 160 random bits in base32, so that asking again makes no second token; left out: made by the coordinator"`
 }
 
 // Viewer is a certificate that reads all topics. The PEM members are shown
@@ -487,7 +498,7 @@ type AuditPage struct {
 
 // Rings are rings of the fleet as they were signed, joined by LF.
 type Rings struct {
-	Rings []byte `json:"rings" doc:"Rings as they were signed, joined by LF, in base64"`
+	Rings []byte `json:"rings" example:"eyJ2IjoxfQ==" doc:"Rings as they were signed, joined by LF, in base64"`
 }
 
 // Ring names the ring in force.

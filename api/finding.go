@@ -7,10 +7,10 @@ const (
 	FindingFailed  = "failed"
 )
 
-// Finding is the result of one check of a host.
+// Finding is the result of one check of a host, or of a coordinator.
 type Finding struct {
-	Check  string `json:"check"`
-	Result string `json:"result" enum:"ok,warning,failed"`
-	Cause  string `json:"cause,omitempty"` // of a check that is not ok
-	Mend   string `json:"mend,omitempty"`  // the command that mends it, or where to look
+	Check  string `json:"check" example:"database" doc:"What was looked at"`
+	Result string `json:"result" enum:"ok,warning,failed" doc:"Whether it is well"`
+	Cause  string `json:"cause,omitempty" doc:"What is wrong, for people"`
+	Mend   string `json:"mend,omitempty" doc:"The command that mends it, or where to look"`
 }

@@ -1,5 +1,8 @@
 package api
 
+// NextCursor is the header of a page of a list that tells where the next one begins.
+const NextCursor = "Hostler-Next-Cursor"
+
 // ContentProblem is the media type of a [Problem] (RFC 9457).
 const ContentProblem = "application/problem+json"
 

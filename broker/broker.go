@@ -162,14 +162,14 @@ type Server struct {
 	wg      sync.WaitGroup // one per connection
 
 	mu       sync.Mutex
-	conns    map[*conn]struct{}   // all, from accept on
-	known    int                  // those whose certificate was verified
-	sessions map[sessionKey]*conn // those past CONNECT
-	held     map[san.Name]int     // sessions of each
-	serial   uint64               // of the newest session
+	conns    map[*conn]struct{}  // all, from accept on
+	known    int                 // those whose certificate was verified
+	sessions map[clientKey]*conn // those past CONNECT
+	held     map[san.Name]int    // sessions of each
+	serial   uint64              // of the newest session
 }
 
-type sessionKey struct {
+type clientKey struct {
 	name     san.Name
 	clientID string
 }
@@ -185,7 +185,7 @@ func New(cfg Config) (*Server, error) {
 		rules:    rules{fleet: cfg.Fleet},
 		begun:    time.Now(),
 		conns:    make(map[*conn]struct{}),
-		sessions: make(map[sessionKey]*conn),
+		sessions: make(map[clientKey]*conn),
 		held:     make(map[san.Name]int),
 	}
 	s.mqtt = mochi.New(s.options())
@@ -288,7 +288,7 @@ func (s *Server) Recheck() int {
 func (s *Server) Connected(id protocol.HostID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.sessions[sessionKey{san.Name{Kind: san.Host, ID: string(id)}, string(id)}]
+	_, ok := s.sessions[clientKey{san.Name{Kind: san.Host, ID: string(id)}, string(id)}]
 	return ok
 }
 

@@ -37,7 +37,7 @@ const slowPatience = 5 * time.Second
 type conn struct {
 	*tls.Conn
 	raw   net.Conn
-	place *lobby.Place           // until its certificate was verified
+	seat  *lobby.Seat            // until its certificate was verified
 	cause atomic.Pointer[string] // why this side ended it, if it did
 	slow  atomic.Bool            // that it reads too slowly is the cause
 
@@ -115,7 +115,7 @@ func (s *Server) accept(ctx context.Context) error {
 		}
 		s.count.accepted.Add(1)
 		c := &conn{Conn: tls.Server(raw, s.cfg.TLS), raw: raw}
-		if c.place, err = s.cfg.Lobby.Enter(raw, s.cfg.HandshakeTimeout); err != nil {
+		if c.seat, err = s.cfg.Lobby.Enter(raw, s.cfg.HandshakeTimeout); err != nil {
 			s.refuse(c, err)
 			continue
 		}
@@ -215,14 +215,14 @@ func (s *Server) identify(c *conn) error {
 	case full:
 		return errTooMany
 	}
-	c.place.Leave()
+	c.seat.Leave()
 	return nil
 }
 
 // attach makes c the session of its name and client id, in place of one
 // that may be there, and returns its id within the library.
 func (s *Server) attach(c *conn) (string, error) {
-	key := sessionKey{c.name, c.clientID}
+	key := clientKey{c.name, c.clientID}
 	s.mu.Lock()
 	old := s.sessions[key]
 	if c.name.Kind == san.Viewer && old == nil && s.held[c.name] >= s.cfg.MaxPerViewer {
@@ -243,7 +243,7 @@ func (s *Server) attach(c *conn) (string, error) {
 
 // forget ends the bookkeeping of c.
 func (s *Server) forget(c *conn) {
-	c.place.Leave()
+	c.seat.Leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
@@ -253,7 +253,7 @@ func (s *Server) forget(c *conn) {
 	if !c.session {
 		return
 	}
-	if key := (sessionKey{c.name, c.clientID}); s.sessions[key] == c {
+	if key := (clientKey{c.name, c.clientID}); s.sessions[key] == c {
 		delete(s.sessions, key)
 	}
 	if s.held[c.name]--; s.held[c.name] == 0 {

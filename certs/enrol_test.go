@@ -29,14 +29,14 @@ func newDesk(t *testing.T) (*desk, enrol.JoinCode) {
 	return d, enrol.JoinCode{Addresses: []string{"192.0.2.1:8443"}, Pin: f.chain.Pin(), Secret: d.invite.Secret}
 }
 
-func (d *desk) begin(t *testing.T, r enrol.BeginRequest) (enrol.Session, enrol.BeginResponse) {
+func (d *desk) begin(t *testing.T, r enrol.BeginRequest) (enrol.Exchange, enrol.BeginResponse) {
 	t.Helper()
 	host, err := certs.ParsePublicKey(r.HostKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	digest, _ := d.chain.Digest(d.chain.Ring().Number)
-	s := enrol.Session{
+	s := enrol.Exchange{
 		Fleet: d.chain.Ring().Fleet, Invite: r.Invite, Commit: r.Commit, HostKey: host, HostKeyRaw: r.HostKey,
 		Ring: digest, Coordinator: d.key.PublicKey().PrimaryDigest(),
 	}

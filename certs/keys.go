@@ -14,7 +14,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// ErrKeyTaken tells that a key belongs to somebody else already.
+// ErrKeyTaken tells that a key belongs to another principal already.
 var ErrKeyTaken = errors.New("the key belongs to another principal")
 
 // Keys is the book of who owns which key: the ring in force, the hosts, and
@@ -89,7 +89,7 @@ func (k *Keys) Roots() *x509.CertPool {
 	return k.roots
 }
 
-// SetHost makes key the one key of a host, as approved by somebody who may. The
+// SetHost makes key the one key of a host, after its approval. The
 // key that the host had before is forgotten, not revoked: [Keys.Revoke] is a
 // decision of its own. A key of the ring or of another host is [ErrKeyTaken].
 func (k *Keys) SetHost(host protocol.HostID, key *PublicKey) error {
@@ -156,7 +156,7 @@ func (k *Keys) Principal(id protocol.KeyID) (protocol.Principal, bool) {
 		p, ok = protocol.Principal{Roles: hostRoles, Host: host, Key: k.hosts[host]}, true
 	}
 	if _, p.Revoked = k.revoked[id]; p.Revoked {
-		ok = true // also when nobody remembers whose it was
+		ok = true // also if its owner is not known any more
 	}
 	return p, ok
 }
@@ -194,7 +194,7 @@ func compareKeys(a, b protocol.KeyID) int { return bytes.Compare(a[:], b[:]) }
 const MaxRevoked = 5000
 
 // Revocations is the document revoked/1. It can only take rights away, so it
-// does no harm in anybody's hands: a list that is withheld is missed, because
+// does no harm wherever it comes from: a list that is withheld is missed, because
 // its number stands in every message of the coordinator.
 type Revocations struct {
 	Type   protocol.Type    `json:"hostler"`
@@ -205,8 +205,8 @@ type Revocations struct {
 	By protocol.KeyID `json:"-"`
 }
 
-// Roster is the document roster/1: which host has which key, for whoever
-// verifies a host's messages without being its coordinator. It comes in parts,
+// Roster is the document roster/1: which host has which key, for programs
+// that verify a host's messages without being its coordinator. It comes in parts,
 // so that each stays below [protocol.MaxDocument].
 type Roster struct {
 	Type   protocol.Type    `json:"hostler"`
@@ -342,7 +342,7 @@ type Past struct {
 // Past returns the book for the chain that is in force.
 func (k *Keys) Past() Past { return Past{k, k.Chain()} }
 
-// Principal implements [protocol.Keyring]: whoever the book knows, and every
+// Principal implements [protocol.Keyring]: everyone in the book, and every
 // coordinator of an earlier ring.
 func (p Past) Principal(id protocol.KeyID) (protocol.Principal, bool) {
 	if now, ok := p.keys.Principal(id); ok {

@@ -149,25 +149,36 @@ func fleetTLS(ca *x509.Certificate, name string, renew func(*x509.Certificate) (
 
 // Get reads a resource into v.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, v any) error {
-	return c.do(ctx, http.MethodGet, path, query, nil, v)
+	_, err := c.Page(ctx, path, query, v)
+	return err
+}
+
+// Page is Get for a page of a list. next is the cursor of the page behind it; empty: there
+// is none.
+func (c *Client) Page(ctx context.Context, path string, query url.Values, v any) (next string, err error) {
+	h, err := c.do(ctx, http.MethodGet, path, query, nil, v)
+	return h.Get(api.NextCursor), err
 }
 
 // Post sends body (nil for none) and reads the answer into v (nil for none).
 func (c *Client) Post(ctx context.Context, path string, query url.Values, body, v any) error {
-	return c.do(ctx, http.MethodPost, path, query, body, v)
+	_, err := c.do(ctx, http.MethodPost, path, query, body, v)
+	return err
 }
 
 // Put sends body as the resource, and reads what it is then into v (nil for nothing).
 func (c *Client) Put(ctx context.Context, path string, body, v any) error {
-	return c.do(ctx, http.MethodPut, path, nil, body, v)
+	_, err := c.do(ctx, http.MethodPut, path, nil, body, v)
+	return err
 }
 
 // Delete removes a resource.
 func (c *Client) Delete(ctx context.Context, path string, v any) error {
-	return c.do(ctx, http.MethodDelete, path, nil, nil, v)
+	_, err := c.do(ctx, http.MethodDelete, path, nil, nil, v)
+	return err
 }
 
-func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, v any) error {
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, v any) (http.Header, error) {
 	d := c.timeout
 	if w, err := time.ParseDuration(query.Get("wait")); err == nil {
 		d += w
@@ -176,27 +187,27 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	defer cancel()
 	resp, err := c.request(ctx, method, path, query, body, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err != nil {
-		return fmt.Errorf("%w: the answer of %s broke off: %w", ErrUnreachable, path, err)
+		return nil, fmt.Errorf("%w: the answer of %s broke off: %w", ErrUnreachable, path, err)
 	}
 	if len(b) > maxBody {
-		return fmt.Errorf("the answer of %s is larger than %d bytes", path, maxBody)
+		return nil, fmt.Errorf("the answer of %s is larger than %d bytes", path, maxBody)
 	}
 	if v == nil || len(b) == 0 {
-		return nil
+		return resp.Header, nil
 	}
 	if raw, ok := v.(*[]byte); ok {
 		*raw = b
-		return nil
+		return resp.Header, nil
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("this program cannot read the answer of %s%s; look whether it is older than the coordinator: hostler version", path, member(err))
+		return nil, fmt.Errorf("this program cannot read the answer of %s%s; look whether it is older than the coordinator: hostler version", path, member(err))
 	}
-	return nil
+	return resp.Header, nil
 }
 
 // member names the member of an answer that has another type here, as far as is known.

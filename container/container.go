@@ -144,13 +144,13 @@ type Busy interface {
 	Operations() []Operation
 }
 
-// Operation is something that is being done to a container.
+// Operation is an operation on a container that is under way.
 type Operation struct {
-	Verb, Name string // start of web
-	PID        int    // of the process that does it
+	Verb, Name string // as start and web, for the start of container web
+	PID        int    // of the process that carries it out
 	Since      time.Time
 	Until      time.Time // when it is killed at the latest
-	// Note says instead of all that how far it has come; empty if nobody knows.
+	// Note replaces all that with the progress, as a text; empty if it is unknown.
 	Note string
 }
 

@@ -81,6 +81,7 @@ func TestOneTokenOfAName(t *testing.T) {
 		if secret, again, err := room.CreateToken(ctx, f.Admin(), wish); err != nil || secret != wish.Secret || again.ID != first.ID {
 			t.Errorf("asked again: %v, %v", again, err)
 		}
+		f.Trust.AddPerson("bob", "bob")
 		for why, c := range map[string]struct {
 			by   core.Actor
 			wish access.Wish
@@ -89,6 +90,8 @@ func TestOneTokenOfAName(t *testing.T) {
 			"another actor":     {core.Actor{Name: "eve", Role: core.RoleAdmin}, wish, core.ErrExists},
 			"another role":      {f.Admin(), access.Wish{Name: "bob", Role: core.RoleAdmin, Secret: wish.Secret}, core.ErrExists},
 			"another name":      {f.Admin(), access.Wish{Name: "eve", Role: core.RoleOperator, Secret: wish.Secret}, core.ErrConflict},
+			"another person":    {f.Admin(), access.Wish{Name: "bob", Person: "bob", Role: core.RoleOperator, Secret: wish.Secret}, core.ErrExists},
+			"nobody's":          {f.Admin(), access.Wish{Name: "eve", Person: "eve", Role: core.RoleOperator}, core.ErrInvalid},
 			"a password":        {f.Admin(), access.Wish{Name: "eve", Role: core.RoleOperator, Secret: "hst_secret"}, core.ErrInvalid},
 			"without its start": {f.Admin(), access.Wish{Name: "eve", Role: core.RoleOperator, Secret: strings.Repeat("A", 32)}, core.ErrInvalid},
 		} {

@@ -74,16 +74,16 @@ type Config struct {
 	// and BrokerAddresses those that hosts connect to.
 	Addresses       []string
 	BrokerAddresses []string
-	// Policies are in force from the start. Default: nobody is asked, and hosts say
-	// for themselves.
+	// Policies are in force from the start. Default: no approval is asked for here,
+	// and each host's own policy decides.
 	Policies policies.Policies
-	// Notices says whom to tell of alerts. Default: nobody.
+	// Notices says where notifications of alerts go. Default: nowhere.
 	Notices alerting.Notices
 	// Lease are the times of leases, and MinSelfFence is the least self-fence by which the
 	// end of one is believed. Default: [unique.Default], and guard.
 	Lease        unique.Timing
 	MinSelfFence unique.SelfFence
-	// Plain has the hosts mirrored as JSON that nobody signs.
+	// Plain has the hosts mirrored as unsigned JSON.
 	Plain bool
 	Retention
 	// Now is the wall clock: for people and for start budgets.
@@ -188,7 +188,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		if term, err = core.CountStart(tx, ring); err != nil {
 			return err
 		}
-		what := cfg.Policies.Record() // they may have changed while nobody ran
+		what := cfg.Policies.Record() // they may have changed while no coordinator ran
 		what["ring"] = ring
 		return c.base.Record(tx, core.Self(), audit.Record{Verb: "coordinator.start", Object: fmt.Sprint(term.Counter), Digest: digest, Detail: what})
 	})
@@ -313,7 +313,7 @@ const tick = time.Second
 const slowTick = time.Minute
 
 // Run serves until ctx ends: it resends what no receipt covers, expires what
-// nobody began, and marks silent hosts. It returns the cause of the end.
+// no host began, and marks silent hosts. It returns the cause of the end.
 func (c *Coordinator) Run(ctx context.Context) error {
 	defer c.workers.Close()
 	defer c.stop(errors.New("the coordinator ended"))
@@ -350,7 +350,7 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 	slow := time.NewTicker(slowTick)
 	defer slow.Stop()
 	c.sayState(true)
-	c.actions.LookAtWaiting(ctx) // policies and rings may have changed while nobody ran
+	c.actions.LookAtWaiting(ctx) // policies and rings may have changed while no coordinator ran
 	for {
 		select {
 		case <-ctx.Done():
@@ -427,7 +427,7 @@ func (c *Coordinator) sayState(online bool) {
 	t := protocol.FleetTopic(c.cfg.FleetName, protocol.ChannelCoordinator)
 	m := protocol.CoordinatorState{Header: c.wire.Header(protocol.TypeCoordinator, protocol.Everybody), Online: online}
 	m.Seq = c.wire.NextSeq()
-	// Whoever runs the broker calls SayState when it is up.
+	// The owner of the broker calls SayState when it is up.
 	if err := c.wire.Publish(t, m); err != nil {
 		c.log.Error("cannot sign the coordinator's state", "err", err)
 	}

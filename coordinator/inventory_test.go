@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -80,32 +81,69 @@ func TestContainersAreKnownWhenTheirActionEnds(t *testing.T) {
 	})
 }
 
-// TestLostHeartbeatIsAskedFor: a host tells what has changed once. When that was
-// lost, its leases go on to tell of it until the coordinator has asked again.
-func TestLostHeartbeatIsAskedFor(t *testing.T) {
+// TestChanges: a host tells what has changed since what the coordinator has. Whatever is
+// lost on the way, or changes here meanwhile, the inventory becomes what the host has.
+func TestChanges(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
-		lose := func(topic string, _ []byte) bool { return strings.HasSuffix(topic, "/heartbeat") }
-		f.Delay(lose)
-		h.Containers = []protocol.Container{{Name: "web", Runtime: "lxc", State: "running"}}
-		h.Heartbeat()
-		after(4 * time.Minute)
-		if _, err := containerOf(t, f, h.ID, "web"); !errors.Is(err, core.ErrNotFound) {
-			t.Fatalf("nothing was lost: %v", err)
-		}
-		asked := 0
-		for _, m := range f.Published(h.ID, protocol.ChannelReceipt) {
-			if bytes.Contains(m.Payload, []byte(`"want":["full"]`)) {
-				asked++
+		want := func(states ...string) {
+			t.Helper()
+			after(0)
+			host, err := f.Coordinator().Members().Host(t.Context(), h.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, ct := range host.Inventory.Containers {
+				got = append(got, ct.Name+" "+ct.State)
+			}
+			if slices.Sort(got); !slices.Equal(got, states) || len(host.Inventory.Alerts) != len(h.Alerts) {
+				t.Errorf("the inventory has %q and %d alerts, want %q and %d", got, len(host.Inventory.Alerts), states, len(h.Alerts))
 			}
 		}
-		if asked < 4 || asked > 8 {
-			t.Errorf("within four minutes it was asked %d times, want a few", asked)
+		asked := func() (n int) {
+			for _, m := range f.Published(h.ID, protocol.ChannelReceipt) {
+				if bytes.Contains(m.Payload, []byte(`"want":["full"]`)) {
+					n++
+				}
+			}
+			return n
 		}
+		web, db := protocol.Container{Name: "web", Runtime: "lxc", State: "running"}, protocol.Container{Name: "db", Runtime: "lxc", State: "running"}
+		h.Containers = []protocol.Container{web}
+		for i := range 40 {
+			h.Alerts = append(h.Alerts, protocol.AlertInfo{ID: fmt.Sprintf("a/%d", i), Severity: "warning", Text: "t"})
+		}
+		h.Heartbeat()
+		want("web running")
+
+		web.State = "stopped"
+		h.Containers, h.Alerts = []protocol.Container{web}, h.Alerts[1:]
+		f.Delay(func(topic string, _ []byte) bool { return strings.HasSuffix(topic, "/heartbeat") })
+		h.Change() // is lost
 		f.Delay(func(string, []byte) bool { return false })
-		after(time.Minute + 10*time.Second)
-		if _, err := containerOf(t, f, h.ID, "web"); err != nil {
-			t.Errorf("the inventory stays as it was: %v", err)
+		h.Containers = []protocol.Container{web, db}
+		h.Change()
+		want("db running", "web stopped")
+		h.Containers = []protocol.Container{db}
+		h.Change()
+		want("db running")
+		if n := asked(); n != 0 {
+			t.Errorf("it was asked %d times for what it had told", n)
 		}
+
+		// What an alert has told is taken back before the next change tells it.
+		h.Alert(protocol.Alert{Raised: true, AlertInfo: protocol.AlertInfo{ID: "late", Severity: "warning", Text: "t"}})
+		after(0)
+		h.Change()
+		want("db running")
+		if n := asked(); n != 1 {
+			t.Errorf("it was asked %d times, want once", n)
+		}
+		h.Break()
+		after(time.Second)
+		h.Connect()
+		after(time.Second)
+		want("db running")
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -99,7 +100,18 @@ func (c *crew) tune(change func(*coordinator.Config)) {
 func TestFourEyes(t *testing.T) {
 	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
 		c.tune(func(cfg *coordinator.Config) { cfg.Policies.Own, cfg.Policies.FourEyes = asks(t, onePerson), true })
-		a, err := c.Coordinator().Actions().Propose(t.Context(), core.Actor{Name: "ann", Role: core.RoleOperator}, actions.Request{Host: c.host.ID, Spec: coordtest.RunSpec("true")})
+		ask := func(name, person string) (core.Action, error) {
+			secret, _, err := c.Coordinator().Access().CreateToken(t.Context(), c.Admin(), access.Wish{Name: name, Person: person, Role: core.RoleOperator})
+			c.must(err)
+			by, leave, err := c.Coordinator().Access().Authenticate(t.Context(), secret, func(error) {})
+			c.must(err)
+			defer leave()
+			return c.Coordinator().Actions().Propose(t.Context(), by, actions.Request{Host: c.host.ID, Spec: coordtest.RunSpec("true")})
+		}
+		if _, err := ask("ann", ""); !errors.Is(err, core.ErrDenied) || !strings.Contains(err.Error(), "--person") {
+			t.Errorf("a token of a person's name that is bound to none: %v", err)
+		}
+		a, err := ask("laptop", "ann")
 		c.must(err)
 		c.must(c.approve(a, "ann"))
 		got := want(t, c.Fleet, a.ID, protocol.StatePendingApprove, "")

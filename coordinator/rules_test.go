@@ -135,7 +135,7 @@ func TestAlertRulesAreChecked(t *testing.T) {
 			t.Errorf("remove what is not there: %v", err)
 		}
 		for n := 0; ; n++ {
-			many := alerting.RuleSet{Name: fmt.Sprintf("many-%d", n), Of: "*", Rules: []string{"ram=80%/60s", "cpu=90%/60s", "tasks=500", "disk=90%", "restarts=3"}}
+			many := alerting.RuleSet{Name: fmt.Sprintf("many-%d", n), Of: "*", Rules: []string{"ram=80%/60s", "cpu=90%/60s", "tasks=500", "psi-io=90%", "restarts=3"}}
 			if _, err = rules.SetRule(t.Context(), f.Admin(), many, 0); err != nil {
 				break
 			}

@@ -191,9 +191,9 @@ func unpulled(reference, registry string, all, err error) error {
 	case errors.Is(err, ErrImage):
 		hint = "choose another image"
 	case errors.Is(err, blob.ErrSpace):
-		hint = "remove images or containers that nobody needs, and ask for it again"
+		hint = "remove unused images or containers, and ask for it again"
 	case answered && (refused.StatusCode == 401 || refused.StatusCode == 403):
-		hint = fmt.Sprintf("check the name; if the registry asks who you are, say it in a file, and add \"%s=FILE\" to images.logins in the host's agent.toml", registry)
+		hint = fmt.Sprintf("check the name; if the registry needs a login, write it to a file, and add \"%s=FILE\" to images.logins in the host's agent.toml", registry)
 	case answered && refused.StatusCode == 404:
 		hint = "check the name and the tag"
 	case unknown, strings.Contains(said, "images.insecure"), strings.Contains(said, "HTTP response to HTTPS client"):

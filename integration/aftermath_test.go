@@ -5,6 +5,7 @@ package integration
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,11 +37,16 @@ func (h *thief) flood(t *testing.T, host protocol.HostID, keys ...protocol.KeyID
 	h.publish(protocol.FleetTopic(protocol.FleetName(h.w.fleet), protocol.ChannelRevoked), list, true)
 	nobody := protocol.NewActionID(time.Now().UnixMilli(), [10]byte{0xee})
 	since := uint64(0)
+	stop := protocol.OrderItem{
+		Action: protocol.NewActionID(time.Now().UnixMilli(), [10]byte{0xed, host[len(host)-1]}), Requester: "ann", CreatedMS: 1,
+		Spec: encoded(t, protocol.Spec{Kind: protocol.KindStopNow, Target: protocol.NewCTID(1, [10]byte{1})}),
+	}
 	for _, c := range []protocol.ControlItem{
 		{Verb: protocol.VerbCancel, Action: nobody},
 		{Verb: protocol.VerbTell, IDs: []protocol.ActionID{nobody}, Since: &since},
 		{Verb: protocol.VerbPolicy},
 		{Verb: protocol.VerbRules, Rules: &protocol.AlertRules{Number: most, Rules: []string{"host load=0.001/15s"}}},
+		{Verb: protocol.VerbPreempt, Order: &stop},
 		{Verb: "no such verb"},
 	} {
 		h.push(host, protocol.StreamControl, c)
@@ -79,6 +85,23 @@ func (h *thief) flood(t *testing.T, host protocol.HostID, keys ...protocol.KeyID
 	h.seal(fleet, beyond, true)
 	beyond.Term = h.term
 	h.seal(fleet, beyond, true)
+}
+
+// hasOwnRules waits until a host judges by the rules of its coordinator, which sets none.
+// Those of a thief have the highest number; another store begins anew.
+func (w *world) hasOwnRules(t *testing.T, host string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		shown := show[api.Host](t, w, "host", "show", host)
+		measured := slices.ContainsFunc(shown.ActiveAlerts, func(a api.Alert) bool { return strings.HasPrefix(a.ID, "measured.") })
+		if shown.AlertRules == 1 && !measured {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s has the rules of change %d, and the alerts %+v", host, shown.AlertRules, shown.ActiveAlerts)
+		}
+		elapse(t, 200*time.Millisecond)
+	}
 }
 
 // TestNothingOfAThiefStays: a thief of the coordinator's key writes into every host
@@ -131,6 +154,7 @@ func TestNothingOfAThiefStays(t *testing.T) {
 	w.startCoordinator(t)
 	for _, h := range hosts {
 		h.online(t, from)
+		w.hasOwnRules(t, h.name)
 		w.coordinator.says(t, w.coordinator.talk, `before the recovery" host=`+h.name)
 		if shown := show[api.Host](t, w, "host", "show", h.name); shown.Quarantined != "" {
 			t.Errorf("%s is quarantined: %s", h.name, shown.Quarantined)

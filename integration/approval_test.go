@@ -183,7 +183,7 @@ func TestPoliciesOnHangup(t *testing.T) {
 	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[policy]\nfile = \""+own+"\"\n")
 	w.must(t, "run", "edge-01", "--", "true") // nobody has read it yet
 	w.coordinator.signal(t, hup)
-	w.coordinator.says(t, w.coordinator.talk, "policies are in force")
+	w.coordinator.says(t, w.coordinator.talk, "changed=[policy.file]")
 	waits := w.submit(t, "edge-01", "true")
 	w.state(t, waits, "PENDING_APPROVE")
 

@@ -39,8 +39,11 @@ func TestHostCheck(t *testing.T) {
 	if f := near["this host broker"]; f.Result != "ok" {
 		t.Errorf("on the host: %+v", near)
 	}
-	if f := parse(w.must(t, "doctor", "edge-01", "--all", "-o", "json"))["host edge-01 memory"]; f.Result != "ok" {
-		t.Errorf("doctor does not show what the host finds: %+v", f)
+	all := parse(w.must(t, "doctor", "edge-01", "--all", "-o", "json"))
+	for _, check := range []string{"host edge-01 memory", "coordinator work", "coordinator certificate", "coordinator database", "coordinator broker", "coordinator disk of state"} {
+		if f := all[check]; f.Result != "ok" {
+			t.Errorf("doctor does not show what the host and the coordinator find of %s: %+v of %+v", check, f, all)
+		}
 	}
 	w.cli(t, "host", "check").exits(t, 2, "name a host")
 	h.local(t, "--local", "host", "check", "edge-01").exits(t, 2, "leave the name out")

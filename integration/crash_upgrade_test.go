@@ -37,7 +37,7 @@ func upgradePoints(t *testing.T) {
 // upgraded brings a version to a host, and sees that it runs there.
 func (c *wreck) upgraded(t *testing.T, u *upgrades, l *limb, version string) {
 	t.Helper()
-	var parts []releases.Part
+	var parts []releases.Package
 	for _, file := range u.build(t, version, newerAgent(t, version), "") {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -47,7 +47,7 @@ func (c *wreck) upgraded(t *testing.T, u *upgrades, l *limb, version string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts = append(parts, releases.Part{Name: filepath.Base(file), Signature: sig, Size: int64(len(content)), Content: bytes.NewReader(content)})
+		parts = append(parts, releases.Package{Name: filepath.Base(file), Signature: sig, Size: int64(len(content)), Content: bytes.NewReader(content)})
 	}
 	var bundle bytes.Buffer
 	if err := releases.Write(&bundle, parts); err != nil {

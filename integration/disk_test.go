@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +250,9 @@ func TestHostDisk(t *testing.T) {
 			w.stayedOnline(t, from)
 			if all := show[[]api.Host](t, w, "host", "ls"); len(all) != 1 || all[0].State != "degraded" || all[0].Degraded == "" || len(all[0].ActiveAlerts) == 0 {
 				t.Errorf("host ls shows %+v", all)
+			}
+			if out := w.must(t, "host", "ls"); !regexp.MustCompile(`(?m)^edge-01 +degraded .* {3}\S+ .*disk`).MatchString(out) {
+				t.Errorf("host ls does not say why the host is degraded:\n%s", out)
 			}
 			if _, err := os.Stat(w.path("witness")); err == nil {
 				t.Error("an order was begun that could not be written down")

@@ -12,3 +12,8 @@ import (
 func TestSessionsOutliveLongOutages(t *testing.T) {
 	outages(t, 15*time.Second, 25*time.Second, 45*time.Second)
 }
+
+// TestSessionsOutliveLongPartitions is TestSessionsOutlivePartitions for longer.
+func TestSessionsOutliveLongPartitions(t *testing.T) {
+	partitions(t, 15*time.Second, 25*time.Second)
+}

@@ -24,12 +24,7 @@ func TestSessionsOutliveOutages(t *testing.T) {
 func outages(t *testing.T, times ...time.Duration) {
 	w := newWorld(t)
 	h := w.addHost(t, "edge-01", false)
-	var people []*person
-	for range 8 {
-		p := w.sit(t, "attach", "edge-01")
-		p.shell()
-		people = append(people, p)
-	}
+	people := w.eight(t)
 	back := func(from int) {
 		w.event(t, from, "the host is back", func(e api.Event) bool { return e.Type == "host.online" })
 	}
@@ -59,28 +54,81 @@ func outages(t *testing.T, times ...time.Duration) {
 			},
 		} {
 			number++
-			file := w.path(fmt.Sprint("typed-", number))
-			begun := time.Now()
-			outage(func() {
-				for i, p := range people {
-					p.types(fmt.Sprintf("echo %d >>%s; echo he''re-%d\r", i, file, number))
-				}
-				elapse(t, away)
-			})
-			for _, p := range people {
-				p.sees(fmt.Sprintf("here-%d\r\n", number))
-			}
-			t.Logf("%s for %v: all are back after %v", name, away, time.Since(begun)-away)
-			typed := read(t, file)
-			for i := range people {
-				if n := strings.Count(typed, fmt.Sprintf("%d\n", i)); n != 1 {
-					t.Errorf("%s for %v: what session %d typed was done %d times", name, away, i, n)
-				}
-			}
+			w.outlive(t, people, fmt.Sprintf("%s-%d", name, number), away, outage)
 		}
 	}
 	for _, p := range people {
 		p.types("exit 7\r")
 		p.exits(7)
+	}
+}
+
+// eight are people at sessions of their own on edge-01.
+func (w *world) eight(t *testing.T) (people []*person) {
+	t.Helper()
+	for range 8 {
+		p := w.sit(t, "attach", "edge-01")
+		p.shell()
+		people = append(people, p)
+	}
+	return people
+}
+
+// outlive has everybody type during an outage: it is done once, and all go on.
+func (w *world) outlive(t *testing.T, people []*person, name string, away time.Duration, outage func(during func())) {
+	t.Helper()
+	file := w.path("typed-" + name)
+	begun := time.Now()
+	outage(func() {
+		for i, p := range people {
+			p.types(fmt.Sprintf("echo %d >>%s; echo he''re-%s\r", i, file, name))
+		}
+		elapse(t, away)
+	})
+	for _, p := range people {
+		p.sees("here-" + name + "\r\n")
+	}
+	t.Logf("%s for %v: all are back after %v", name, away, time.Since(begun)-away)
+	typed := read(t, file)
+	for i := range people {
+		if n := strings.Count(typed, fmt.Sprintf("%d\n", i)); n != 1 {
+			t.Errorf("%s for %v: what session %d typed was done %d times", name, away, i, n)
+		}
+	}
+}
+
+// TestSessionsOutlivePartitions cuts the network beside eight sessions: they go on. When
+// the power of their host fails, their people are told that it does not answer, and
+// that their sessions have ended once it is back.
+func TestSessionsOutlivePartitions(t *testing.T) {
+	t.Parallel()
+	partitions(t, 6*time.Second)
+}
+
+func partitions(t *testing.T, times ...time.Duration) {
+	l := newLab(t, "1")
+	people := l.eight(t)
+	for _, away := range times {
+		for _, host := range []string{"edge-01", "coordinator"} {
+			l.outlive(t, people, fmt.Sprintf("%s-%d", host, away/time.Second), away, func(during func()) {
+				l.dev(t, "partition", host).exits(t, 0)
+				during()
+				l.dev(t, "heal", host).exits(t, 0)
+			})
+		}
+	}
+	const silent = "has not answered for"
+	told := make([]int, len(people))
+	for i, p := range people {
+		told[i] = strings.Count(p.screen.String(), silent)
+	}
+	l.dev(t, "kill", "edge-01").exits(t, 0)
+	for i, p := range people {
+		until(t, &p.screen.change, "somebody to be told that the host is silent", func() bool { return strings.Count(p.screen.String(), silent) > told[i] })
+	}
+	l.dev(t, "heal", "edge-01").exits(t, 0)
+	for _, p := range people {
+		p.sees("the host was restarted under it")
+		p.exits(125)
 	}
 }

@@ -12,8 +12,33 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostler-io/hostler/container"
 )
+
+// TestHookInheritsNothing: what is open where operations are started reaches no hook.
+func TestHookInheritsNothing(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	secret, list := t.TempDir(), filepath.Join(t.TempDir(), "list")
+	fd, err := unix.Open(secret, unix.O_RDONLY|unix.O_DIRECTORY, 0) // children of this process have it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	script := filepath.Join(m.cfg.LXCPath, "hook")
+	config := filepath.Join(m.cfg.LXCPath, spec.Name, "config")
+	err = errors.Join(os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nls -l /proc/self/fd >%s\n", list), 0o755),
+		os.WriteFile(config, []byte(read(t, config)+"lxc.hook.pre-start = "+script+"\n"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.start(t, spec.Name)
+	if has := read(t, list); strings.Contains(has, secret) || !strings.Contains(has, list) {
+		t.Errorf("the hook has\n%s", has)
+	}
+}
 
 // TestHookThatHangs: a start that hangs in a hook ends when its context does, and
 // a stop ends what is left of it: the container's monitor, and the hook.

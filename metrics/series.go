@@ -99,7 +99,7 @@ var all = []Info{
 	{WaitMemory, Percent, "Time in which some task waited for memory (PSI).", "", true, true},
 	{WaitIO, Percent, "Time in which some task waited for a disk (PSI).", "", true, true},
 	{Heat, Celsius, "Temperature of a thermal zone.", "zone", true, false},
-	{Restarts, Count, "How often the container was seen with another first process, within the last hour.", "", false, true},
+	{Restarts, Count, "How often the container has ended and runs again, within the last hour.", "", false, true},
 	{QueueAge, Seconds, "How long something has waited for the coordinator's receipt; 0 if nothing waits.", "", true, false},
 	{Certificate, Seconds, "Time until the date at which the host's TLS certificate ends.", "", true, false},
 }

@@ -56,7 +56,7 @@ func NewBulk(cfg Config) (*Bulk, error) {
 // hangs up after Config.Idle without a message in either direction, until ctx
 // ends; it returns the cause of that. A bulk connection has no will: its end
 // means nothing. When Run returns, nothing is left running.
-func (b *Bulk) Run(ctx context.Context, s Session) error {
+func (b *Bulk) Run(ctx context.Context, s Opening) error {
 	if s.WillTopic != "" {
 		return fmt.Errorf("mqtt bulk client: a will on %q", s.WillTopic)
 	}

@@ -29,7 +29,7 @@ func newBulk(t *testing.T, cfg mqtt.Config, handle func(string, []byte)) *mqtt.B
 		t.Fatal(err)
 	}
 	start(t, func(ctx context.Context) error {
-		return b.Run(ctx, mqtt.Session{Filters: []string{host + "in/+"}, Handle: handle})
+		return b.Run(ctx, mqtt.Opening{Filters: []string{host + "in/+"}, Handle: handle})
 	})
 	return b
 }
@@ -284,7 +284,7 @@ func TestBulkRefusesAWill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Run(t.Context(), mqtt.Session{WillTopic: presence, Will: []byte("x")}); err == nil {
+		if err := b.Run(t.Context(), mqtt.Opening{WillTopic: presence, Will: []byte("x")}); err == nil {
 			t.Error("Run took a will")
 		}
 	})

@@ -30,7 +30,7 @@ func New(cfg Config) (*Client, error) {
 // attempt whose outcome we never learnt may have left its will with the broker,
 // so the next one must have a newer will. When Run returns, nothing is left
 // running. Only one Run may be active.
-func (c *Client) Run(ctx context.Context, open func(conn uint64) (Session, error)) error {
+func (c *Client) Run(ctx context.Context, open func(conn uint64) (Opening, error)) error {
 	pace := newPacer(&c.cfg)
 	for conn := uint64(1); ; conn++ {
 		session, err := open(conn)

@@ -30,8 +30,8 @@ const (
 	subackFailure = 0x80
 )
 
-// Session is what the caller wants of one connection. It is made anew for each.
-type Session struct {
+// Opening is what the caller wants of one connection. It is made anew for each.
+type Opening struct {
 	// WillTopic, Will and WillRetained are what the broker publishes when the
 	// connection ends without a goodbye. No will if the topic is empty.
 	WillTopic    string
@@ -49,7 +49,7 @@ type Session struct {
 	Up func(publish func(topic string, payload []byte, retained bool) error)
 }
 
-func (s Session) validate(cfg *Config) error {
+func (s Opening) validate(cfg *Config) error {
 	if s.Handle == nil && len(s.Filters) > 0 {
 		return errors.New("filters without Handle")
 	}
@@ -76,7 +76,7 @@ func (m message) done() {
 // recv and are fed from send by the two goroutines of serve.
 type link struct {
 	cfg     *Config
-	session Session
+	session Opening
 	conn    *guardConn
 	client  paho.Client
 
@@ -100,7 +100,7 @@ type link struct {
 
 // dial connects and subscribes. It returns when the session is established, or
 // when ctx ends; nothing is left running after an error.
-func dial(ctx context.Context, cfg *Config, clientID, address string, s Session) (*link, error) {
+func dial(ctx context.Context, cfg *Config, clientID, address string, s Opening) (*link, error) {
 	if err := s.validate(cfg); err != nil {
 		return nil, err
 	}

@@ -85,9 +85,9 @@ func equal(t *testing.T, what string, got []string, want ...string) {
 }
 
 // session says hello at each connection and leaves a will that names it.
-func session(in *inbox) func(conn uint64) (mqtt.Session, error) {
-	return func(conn uint64) (mqtt.Session, error) {
-		return mqtt.Session{
+func session(in *inbox) func(conn uint64) (mqtt.Opening, error) {
+	return func(conn uint64) (mqtt.Opening, error) {
+		return mqtt.Opening{
 			WillTopic:    presence,
 			Will:         fmt.Appendf(nil, "will %d", conn),
 			WillRetained: true,
@@ -265,9 +265,9 @@ func TestOverflowEndsTheConnection(t *testing.T) {
 				release := make(chan struct{})
 				conns := 0
 				start(t, func(ctx context.Context) error {
-					return c.Run(ctx, func(conn uint64) (mqtt.Session, error) {
+					return c.Run(ctx, func(conn uint64) (mqtt.Opening, error) {
 						conns = int(conn)
-						return mqtt.Session{Filters: []string{order}, Handle: func(string, []byte) {
+						return mqtt.Opening{Filters: []string{order}, Handle: func(string, []byte) {
 							if conn == 1 {
 								<-release
 							}
@@ -326,8 +326,8 @@ func TestSendQueueIsBounded(t *testing.T) {
 		var queued int
 		var full error
 		start(t, func(ctx context.Context) error {
-			return c.Run(ctx, func(uint64) (mqtt.Session, error) {
-				return mqtt.Session{Up: func(publish func(string, []byte, bool) error) {
+			return c.Run(ctx, func(uint64) (mqtt.Opening, error) {
+				return mqtt.Opening{Up: func(publish func(string, []byte, bool) error) {
 					for full == nil && queued < 1000 {
 						if full = publish(report, make([]byte, 30<<10), false); full == nil {
 							queued++
@@ -368,9 +368,9 @@ func TestSlowLineIsNotADeadOne(t *testing.T) {
 		c := newClient(t, cfg)
 		var conns atomic.Uint64
 		start(t, func(ctx context.Context) error {
-			return c.Run(ctx, func(conn uint64) (mqtt.Session, error) {
+			return c.Run(ctx, func(conn uint64) (mqtt.Opening, error) {
 				conns.Store(conn)
-				return mqtt.Session{}, nil
+				return mqtt.Opening{}, nil
 			})
 		})
 		synctest.Wait()
@@ -395,8 +395,8 @@ func TestRefusedSubscriptionFailsTheAttempt(t *testing.T) {
 		cfg.Logger = log.logger()
 		c := newClient(t, cfg)
 		start(t, func(ctx context.Context) error {
-			return c.Run(ctx, func(uint64) (mqtt.Session, error) {
-				return mqtt.Session{
+			return c.Run(ctx, func(uint64) (mqtt.Opening, error) {
+				return mqtt.Opening{
 					Filters: []string{order, "hostler/v1/testfleet/host/web2/order"},
 					Handle:  func(string, []byte) {},
 					Up:      func(func(string, []byte, bool) error) { t.Error("Up without its subscriptions") },
@@ -435,7 +435,7 @@ func TestRunEndsPromptly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newClient(t, mqtt.Config{Addresses: []string{"a"}, ClientID: "web1", Dial: tc.dial, ConnectTimeout: time.Hour, BackoffBase: time.Hour, BackoffCap: time.Hour})
 				stop := start(t, func(ctx context.Context) error {
-					return c.Run(ctx, func(uint64) (mqtt.Session, error) { return mqtt.Session{}, nil })
+					return c.Run(ctx, func(uint64) (mqtt.Opening, error) { return mqtt.Opening{}, nil })
 				})
 				synctest.Wait()
 				began := time.Now()
@@ -466,7 +466,7 @@ func TestAddressesAreTriedInTurn(t *testing.T) {
 		}
 		c := newClient(t, cfg)
 		start(t, func(ctx context.Context) error {
-			return c.Run(ctx, func(uint64) (mqtt.Session, error) { return mqtt.Session{}, nil })
+			return c.Run(ctx, func(uint64) (mqtt.Opening, error) { return mqtt.Opening{}, nil })
 		})
 		time.Sleep(time.Minute)
 		s.Cut(brokertest.Host("web1"))
@@ -496,7 +496,7 @@ func TestUnaskedMessagesAreIgnored(t *testing.T) {
 		c := newClient(t, mqtt.Config{Addresses: []string{"a"}, ClientID: "x",
 			Dial: func(context.Context, string) (net.Conn, error) { return client, nil }})
 		start(t, func(ctx context.Context) error {
-			return c.Run(ctx, func(uint64) (mqtt.Session, error) { return mqtt.Session{}, nil })
+			return c.Run(ctx, func(uint64) (mqtt.Opening, error) { return mqtt.Opening{}, nil })
 		})
 		synctest.Wait()
 		if err := c.Publish(t.Context(), "b", nil, false); err != nil {
@@ -509,7 +509,7 @@ func TestSessionErrorEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, mqtt.Config{Addresses: []string{"a"}, ClientID: "x", Dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("unused") }})
 		broken := errors.New("cannot sign")
-		err := c.Run(t.Context(), func(uint64) (mqtt.Session, error) { return mqtt.Session{}, broken })
+		err := c.Run(t.Context(), func(uint64) (mqtt.Opening, error) { return mqtt.Opening{}, broken })
 		if !errors.Is(err, broken) {
 			t.Errorf("Run = %v, want %v", err, broken)
 		}

@@ -36,8 +36,8 @@ func TestOverTCPAndTLS(t *testing.T) {
 	down := make(chan string, 10)
 	c := newClient(t, cfg)
 	stop := start(t, func(ctx context.Context) error {
-		return c.Run(ctx, func(uint64) (mqtt.Session, error) {
-			return mqtt.Session{
+		return c.Run(ctx, func(uint64) (mqtt.Opening, error) {
+			return mqtt.Opening{
 				Filters: []string{order},
 				Handle:  func(_ string, payload []byte) { down <- string(payload) },
 				Up:      func(publish func(string, []byte, bool) error) { _ = publish(presence, []byte("hello"), true) },
@@ -82,9 +82,9 @@ func TestStrangeBrokerIsNotTrusted(t *testing.T) {
 	c := newClient(t, mqtt.Config{Addresses: []string{ln.Addr().String()}, TLS: authority.Client(t, brokertest.Host("web1")), ClientID: "web1"})
 	attempts := make(chan uint64, 100)
 	start(t, func(ctx context.Context) error {
-		return c.Run(ctx, func(conn uint64) (mqtt.Session, error) {
+		return c.Run(ctx, func(conn uint64) (mqtt.Opening, error) {
 			attempts <- conn
-			return mqtt.Session{Up: func(func(string, []byte, bool) error) { t.Error("connected") }}, nil
+			return mqtt.Opening{Up: func(func(string, []byte, bool) error) { t.Error("connected") }}, nil
 		})
 	})
 	<-attempts

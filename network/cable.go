@@ -74,7 +74,7 @@ func Plug(name, to string) error {
 }
 
 // Unplug takes the cable out of its bridge. Both ends stay switched on and see
-// nothing but silence: whatever is sent is lost, and nobody is told.
+// nothing but silence: packets are lost without an error.
 func Unplug(name string) error {
 	link, err := cable(name)
 	if err == nil {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// States of sockets in the tables of the kernel: one that listens, and one of UDP that is
-// connected to nobody.
+// States of sockets in the tables of the kernel: listening, and a UDP socket
+// without a peer.
 const (
 	stateListen      = "0A"
 	stateUnconnected = "07"
@@ -27,7 +27,7 @@ func Listener(protocol string, port uint16) (string, error) {
 			continue // a kernel without IPv6
 		}
 		if err != nil {
-			return "", fmt.Errorf("looking who has port %d/%s: %w", port, protocol, err)
+			return "", fmt.Errorf("finding the process that has port %d/%s: %w", port, protocol, err)
 		}
 		if inode != "" {
 			return processOf(inode), nil

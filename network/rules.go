@@ -276,15 +276,15 @@ func setting(name, value string) error {
 	return os.WriteFile(path, []byte(value), 0)
 }
 
-// kept is a rule that bears the mark of somebody.
-type kept struct {
+// markedRule is a rule of the packet filter with a mark, which names its owner.
+type markedRule struct {
 	rule   Rule
 	mark   string
 	handle *nftables.Rule
 }
 
 // list returns the rules of the table, also those that bear no mark.
-func list(c *nftables.Conn) (all []kept, err error) {
+func list(c *nftables.Conn) (all []markedRule, err error) {
 	tables, err := c.ListTablesOfFamily(nftables.TableFamilyINet)
 	if err != nil {
 		return nil, fmt.Errorf("listing tables: %w", err)
@@ -307,7 +307,7 @@ func list(c *nftables.Conn) (all []kept, err error) {
 		}
 		for _, rule := range rules {
 			rule.Table, rule.Chain = tables[at], ch
-			k := kept{rule: Rule{Chain: ch.Name}, handle: rule}
+			k := markedRule{rule: Rule{Chain: ch.Name}, handle: rule}
 			k.mark, k.rule.Text = uncomment(rule.UserData)
 			if f := strings.Fields(k.rule.Text); len(f) > 1 && f[0] == "port" {
 				k.rule.Owner = f[1]

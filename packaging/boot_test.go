@@ -48,9 +48,12 @@ func boot(t *testing.T, base string, packages []string, name string, net ...stri
 	return m
 }
 
+// fullPackages are what containers of LXC need, and what tests look with.
+var fullPackages = []string{"liblxc1", "lxc", "busybox-static", "sudo", "procps"}
+
 // full is a machine on which containers can run.
 func full(t *testing.T) *machine {
-	m := boot(t, "full", []string{"liblxc1", "lxc", "busybox-static", "sudo", "procps"}, "full")
+	m := boot(t, "full", fullPackages, "full")
 	m.give(dist)
 	return m
 }
@@ -120,12 +123,18 @@ func (m *machine) pid(service string) string {
 // it is the same process still.
 func (m *machine) sleeper(how, word string) (alive func()) {
 	m.Helper()
+	return m.sleeperOn(m, how, word)
+}
+
+// sleeperOn is sleeper for a command that is asked for here and runs on another machine.
+func (m *machine) sleeperOn(on *machine, how, word string) (alive func()) {
+	m.Helper()
 	m.do(how + " sleep " + word)
 	find := "pgrep -fx 'sleep " + word + "'"
-	pid := m.until(find)
+	pid := on.until(find)
 	return func() {
 		m.Helper()
-		if now, err := m.try(find); err != nil || now != pid {
+		if now, err := on.try(find); err != nil || now != pid {
 			m.Errorf("sleep %s was %s and is %q: %v", word, pid, now, err)
 		}
 	}
@@ -145,7 +154,7 @@ func TestService(t *testing.T) {
 	}
 	m.do("hostler fleet init demo --coordinator /var/lib/hostler/coordinator >/root/fleet")
 	m.until("systemctl show -p StatusText --value hostler-coordinator | grep 'serves fleet demo'")
-	m.do("hostler login https://127.0.0.1:8443 --token \"$(sed -n 's/^token: //p' /root/fleet)\" && hostler host ls")
+	m.do("hostler login https://127.0.0.1:8443 <<<\"$(sed -n 's/^token: //p' /root/fleet)\" && hostler host ls")
 	if lies := m.do("find /var/lib/hostler -name '*owner*'; stat -c '%U %a' /var/lib/hostler/coordinator /var/lib/hostler/agent"); lies != "hostler-coordinator 700\nroot 700" {
 		t.Errorf("state: %q", lies)
 	}
@@ -161,6 +170,10 @@ func TestService(t *testing.T) {
 	}
 	m.do("echo '[sessions]\nparallel = 3' >/etc/hostler/agent.d/50-test.toml && systemctl reload hostler-agent")
 	m.do("hostler-agent config show --origin | grep 'sessions.parallel = 3 .*50-test.toml'")
+	m.until("journalctl --no-pager -u hostler-agent | grep 'other settings are taken.*sessions.parallel'")
+	m.do("echo 'http.listen = \":8444\"' >/etc/hostler/coordinator.d/50-test.toml && systemctl reload hostler-coordinator")
+	m.until("journalctl --no-pager -u hostler-coordinator | grep 'take a restart.*http.listen'")
+	m.do("rm /etc/hostler/coordinator.d/50-test.toml")
 	alive()
 	m.do("systemctl restart hostler-agent")
 	alive()

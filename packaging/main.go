@@ -82,10 +82,11 @@ func run(ctx context.Context, root, out string, arches []string) (err error) {
 			return err
 		}
 	}
+	err = b.sums()
 	for _, m := range b.missing {
-		fmt.Fprintln(os.Stderr, "packaging: not built:", m)
+		err = errors.Join(err, fmt.Errorf("not built: %s", m))
 	}
-	return b.sums()
+	return err
 }
 
 // describe returns the version of a tree and the date of its commit. A commit that is

@@ -193,7 +193,7 @@ func TestTutorial(t *testing.T) {
 	remove(t, "hostler-test1")
 	p := &typist{T: t, machines: map[string]*machine{
 		"hub":     boot(t, "bare", nil, "hub", "hostler-test0", "10.77.0.1/24"),
-		"edge-01": boot(t, "full", []string{"liblxc1", "lxc", "busybox-static", "sudo", "procps"}, "edge-01", "hostler-test1", "10.78.0.2/24"),
+		"edge-01": boot(t, "full", fullPackages, "edge-01", "hostler-test1", "10.78.0.2/24"),
 	}}
 	for _, m := range p.machines {
 		giveRoot(t, m)

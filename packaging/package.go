@@ -134,7 +134,7 @@ func (b *build) scripts(p pkg, format string) (s nfpm.Scripts, err error) {
 	case format == "deb" && p.refreshes != "":
 		s.PostInstall, s.PostRemove = write("deb.postinst"), write("deb.postrm")
 	case format == "rpm" && p.unit:
-		s.PostInstall, s.PreRemove = write("rpm.post"), write("rpm.preun")
+		s.PreInstall, s.PostInstall, s.PreRemove = write("rpm.pre"), write("rpm.post"), write("rpm.preun")
 	case format == "rpm" && p.refreshes != "":
 		s.PostInstall = write("rpm.post")
 	}

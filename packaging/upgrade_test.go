@@ -3,15 +3,49 @@
 package main
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
+// clone copies a commit of the tree to a place of its own.
+func clone(t *testing.T, commit string) string {
+	t.Helper()
+	tree := filepath.Join(t.TempDir(), "tree")
+	output(t, "git", "clone", "-q", "..", tree)
+	output(t, "git", "-C", tree, "checkout", "-q", commit)
+	return tree
+}
+
+// previous builds the packages of the release before this one as that one built them: of
+// $HOSTLER_PREVIOUS or, where that had none yet, of the newest commit of an earlier day.
+func previous(t *testing.T) string {
+	t.Helper()
+	has := func(commit string) bool {
+		return commit != "" && exec.CommandContext(t.Context(), "git", "cat-file", "-e", commit+":packaging/main.go").Run() == nil
+	}
+	commit := os.Getenv("HOSTLER_PREVIOUS")
+	if !has(commit) {
+		day := strings.TrimSpace(output(t, "git", "log", "-1", "--format=%cs"))
+		commit = strings.TrimSpace(output(t, "git", "rev-list", "-1", "--before="+day+" 00:00", "HEAD"))
+		t.Logf("commit %q of HOSTLER_PREVIOUS builds no packages: upgrading from %s", os.Getenv("HOSTLER_PREVIOUS"), commit)
+	}
+	if !has(commit) {
+		t.Fatalf("commit %q builds no packages: name one as HOSTLER_PREVIOUS", commit)
+	}
+	dir := t.TempDir()
+	output(t, "go", "run", "-C", filepath.Join(clone(t, commit), "packaging"), ".", "-out", dir, "-arch", "amd64")
+	return dir
+}
+
 // TestUpgrade installs, upgrades while a command and a container run, refuses to go
 // back, removes, and purges.
 func TestUpgrade(t *testing.T) {
 	m := full(t)
+	m.do("mv /packages /newer")
+	m.give(previous(t))
 	const all = "/packages/hostler.deb /packages/hostler-agent.deb /packages/hostler-agent-lxc.deb /packages/hostler-coordinator.deb"
 	install := func() {
 		t.Helper()
@@ -27,16 +61,9 @@ func TestUpgrade(t *testing.T) {
 	old := m.do("dpkg-query -W -f '${Version}' hostler-agent")
 	agent := m.pid("hostler-agent")
 
-	newer := t.TempDir()
-	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
-	tree := filepath.Join(t.TempDir(), "tree")
-	output(t, "git", "clone", "-q", "..", tree)
-	output(t, "sed", "-i", `s/^var Version = ".*"/var Version = "999.0.0"/`, filepath.Join(tree, "internal/buildinfo/buildinfo.go"))
-	if err := run(t.Context(), tree, newer, []string{"amd64"}); err != nil {
-		t.Fatal(err)
-	}
-	m.do("mv /packages /older")
-	m.give(newer)
+	m.do("mv /packages /older && mv /newer /packages")
+	version := m.do("dpkg-deb -f /packages/hostler-agent.deb Version")
+	is := "hostler-agent version | grep -F ' " + version + " '"
 	install()
 	check := func() {
 		t.Helper()
@@ -50,15 +77,15 @@ func TestUpgrade(t *testing.T) {
 	if now := m.pid("hostler-agent"); now == agent {
 		t.Error("the agent of before runs on")
 	}
-	m.do("hostler-agent version | grep 999.0.0 && tail -n 1 /etc/hostler/agent.toml | grep mine")
+	m.do(is + " && tail -n 1 /etc/hostler/agent.toml | grep mine")
 	if n := m.do("hostler --local action ls | grep -c running"); n != "2" {
 		t.Errorf("%s actions run, want 2: the queue", n)
 	}
 
 	if out, err := m.try("DEBIAN_FRONTEND=noninteractive dpkg -i --force-downgrade /older/hostler-agent.deb /older/hostler-agent-lxc.deb </dev/null"); err == nil || !strings.Contains(out, "may not understand its state") {
-		t.Errorf("%s after %s: %v\n%s", old, "999.0.0", err, out)
+		t.Errorf("%s after %s: %v\n%s", old, version, err, out)
 	}
-	m.do("hostler-agent version | grep 999.0.0 && systemctl is-active hostler-agent")
+	m.do(is + " && systemctl is-active hostler-agent")
 	check()
 
 	m.do("dpkg -r hostler-agent-lxc hostler-agent hostler-coordinator </dev/null")
@@ -84,4 +111,192 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("a purge touched a container that runs: %s, %s", init, now)
 	}
 	m.do("! test -e /etc/hostler && ! ls /etc/systemd/system/multi-user.target.wants | grep hostler")
+}
+
+// future builds the packages of this commit as those of a much later release.
+func future(t *testing.T) string {
+	t.Helper()
+	tree, dir := clone(t, "HEAD"), t.TempDir()
+	output(t, "sed", "-i", `s/^var Version = ".*"/var Version = "999.0.0"/`, filepath.Join(tree, "internal/buildinfo/buildinfo.go"))
+	if err := run(t.Context(), tree, dir, []string{"amd64"}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// repack makes another package of one, whose tree change has changed.
+func repack(t *testing.T, from string, change func(tree string)) string {
+	t.Helper()
+	dir := t.TempDir()
+	tree := filepath.Join(dir, "tree")
+	output(t, "dpkg-deb", "-R", from, tree)
+	change(tree)
+	output(t, "dpkg-deb", "-Zgzip", "-z1", "--root-owner-group", "-b", tree, filepath.Join(dir, "agent.deb"))
+	return filepath.Join(dir, "agent.deb")
+}
+
+// TestHostUpgrade has dpkg put a release in place, on a host whose agent is a service,
+// while a command and a container run. Packages that are broken leave all as it was: one
+// whose agent does not start, and one that dpkg cannot install.
+func TestHostUpgrade(t *testing.T) {
+	remove(t, "hostler-test0")
+	hub := boot(t, "bare", nil, "hub", "hostler-test0", "10.77.0.1/24")
+	edge := boot(t, "full", fullPackages, "edge-01", "hostler-test0", "10.77.0.2/24")
+	for _, m := range []*machine{hub, edge} {
+		giveRoot(t, m)
+		m.give(dist)
+	}
+	p := &typist{T: t, machines: map[string]*machine{"hub": hub, "edge-01": edge}}
+	for _, s := range steps(t, "../README.md", "first ten minutes") {
+		p.do(s)
+	}
+	if err := <-p.joined; err != nil {
+		t.Fatalf("join: %v", err)
+	}
+	edge.do("dpkg -i /packages/hostler-agent-lxc.deb </dev/null")
+	edge.do("echo '# mine' >>/etc/hostler/agent.toml")
+	hub.until("hostler ct create edge-01/web --template busybox --start") // the agent has just been started anew
+	alive := hub.sleeperOn(edge, "hostler run edge-01 --no-wait --timeout none --", "1004")
+	init := edge.do("lxc-info -P /var/lib/lxc -n web -pH")
+	hub.do("hostler key generate releases --no-passphrase && hostler fleet ring add-release-key releases releases --out /root/ring && hostler fleet ring publish")
+
+	newer := future(t)
+	was := edge.do("dpkg-query -W -f '${Version}' hostler-agent")
+	hub.do("rm -r /packages")
+	hub.give(newer)
+	deb := filepath.Join(hub.dir, hub.name, "root/packages/hostler-agent.deb")
+	good := filepath.Join(t.TempDir(), "good.deb")
+	output(t, "cp", deb, good)
+	upgrade := func(agent string) (string, error) {
+		t.Helper()
+		output(t, "cp", agent, deb)
+		hub.do("cd /packages && hostler key sign hostler-agent.deb hostler-agent-lxc.deb --key releases")
+		return hub.try("hostler host upgrade edge-01 --package /packages/hostler-agent.deb --package /packages/hostler-agent-lxc.deb")
+	}
+	is := func(version string) {
+		t.Helper()
+		alive()
+		if now := edge.do("lxc-info -P /var/lib/lxc -n web -pH"); now != init {
+			t.Errorf("the container was process %s and is %s", init, now)
+		}
+		for _, name := range []string{"hostler-agent", "hostler-agent-lxc"} {
+			if now := edge.do("dpkg-query -W -f '${Version} ${db:Status-Status}' " + name); now != version+" installed" {
+				t.Errorf("%s is %s, want %s", name, now, version)
+			}
+		}
+		edge.until("systemctl is-active hostler-agent")
+		edge.do("tail -n 1 /etc/hostler/agent.toml | grep mine && ! dpkg --audit | grep .")
+		if out := hub.do("hostler run edge-01 -- hostler-agent version"); !strings.Contains(out, " "+version+" ") {
+			t.Errorf("the agent is %s, want %s", out, version)
+		}
+	}
+	for name, broken := range map[string]string{
+		"usr/bin/hostler-agent": "did not start",
+		"DEBIAN/preinst":        "was answered, but cannot be put in place",
+	} {
+		agent := edge.pid("hostler-agent")
+		out, err := upgrade(repack(t, good, func(tree string) {
+			if err := os.WriteFile(filepath.Join(tree, name), []byte("#!/bin/sh\necho it is broken >&2\nexit 7\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}))
+		if err == nil || !strings.Contains(out, broken) {
+			t.Errorf("with a broken %s: %v: %s", name, err, out)
+		}
+		if now := edge.pid("hostler-agent"); now != agent {
+			t.Errorf("with a broken %s the agent was process %s and is %s", name, agent, now)
+		}
+		is(was)
+	}
+	if out, err := upgrade(good); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	is(hub.do("dpkg-deb -f /packages/hostler-agent.deb Version"))
+}
+
+// TestRPMScripts installs, upgrades, goes back and removes with rpm, whose scripts run in a
+// Debian that tells what they ask of systemd.
+func TestRPMScripts(t *testing.T) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, root := filepath.Join(cache, "hostler-machines/bare"), filepath.Join(t.TempDir(), "root")
+	output(t, script, "base", base)
+	output(t, "cp", "-a", filepath.Join(base, "root"), root)
+	in := func(name string) string { return filepath.Join(root, name) }
+	text := func(name string) string {
+		b, err := os.ReadFile(in(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if err := os.MkdirAll(in("run/systemd/system"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(in("bin/systemctl")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(in("bin/systemctl"), []byte("#!/bin/sh\necho \"$@\" >>/asked\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	rpm := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), "rpm", append([]string{"--root", root, "--dbpath", "/db"}, args...)...).CombinedOutput()
+		return string(out), err
+	}
+	// asks runs rpm and returns what its scripts asked of systemd.
+	asks := func(want string, args ...string) {
+		t.Helper()
+		if out, err := rpm(args...); err != nil {
+			t.Fatalf("rpm %q: %v: %s", args, err, out)
+		}
+		if got := text("asked"); got != want {
+			t.Errorf("rpm %q asked systemd for\n%swant\n%s", args, got, want)
+		}
+		if err := os.Remove(in("asked")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := func(dir, name string) string {
+		t.Helper()
+		found, err := filepath.Glob(filepath.Join(dir, name+"-[0-9]*.x86_64.rpm"))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%s of %s: %q, %v", name, dir, found, err)
+		}
+		return found[0]
+	}
+	newer := future(t)
+	for _, name := range []string{"hostler-agent", "hostler-coordinator"} {
+		conf := "etc/hostler/" + strings.TrimPrefix(name, "hostler-") + ".toml"
+		asks("daemon-reload\nenable --now "+name+".service\n", "-i", "--nodeps", of(dist, name))
+		state := in("var/lib/hostler/" + strings.TrimPrefix(name, "hostler-"))
+		if err := os.MkdirAll(state, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		mine := text(conf) + "# mine\n"
+		if err := os.WriteFile(in(conf), []byte(mine), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		asks("daemon-reload\ntry-restart "+name+".service\n", "-U", "--nodeps", of(newer, name))
+		if out := output(t, "chroot", root, "/usr/bin/"+name, "version"); !strings.Contains(out, " 999.0.0") || text(conf) != mine {
+			t.Errorf("after the upgrade: %s, %s", out, text(conf))
+		}
+		if out, err := rpm("-U", "--oldpackage", "--nodeps", of(dist, name)); err == nil || !strings.Contains(out, "may not understand its state") {
+			t.Errorf("%s goes back: %v: %s", name, err, out)
+		}
+		if out := output(t, "chroot", root, "/usr/bin/"+name, "version"); !strings.Contains(out, " 999.0.0") {
+			t.Errorf("it went back: %s", out)
+		}
+		asks("disable --now "+name+".service\n", "-e", "--nodeps", name)
+		if text(conf+".rpmsave") != mine {
+			t.Errorf("the configuration is gone")
+		}
+		if _, err := os.Stat(state); err != nil {
+			t.Errorf("the state is gone: %v", err)
+		}
+	}
+	if users := text("etc/passwd"); !strings.Contains(users, "hostler-coordinator:") {
+		t.Errorf("the coordinator's user was not made: %s", users)
+	}
 }

@@ -107,7 +107,7 @@ func (r *Runtime) looseCables(has map[string]bool, repair bool) (found []contain
 		if has[name] || !cableForm.MatchString(name) {
 			continue
 		}
-		d := container.Debris{Kind: "cable", Object: name, Cause: "it is plugged into " + r.cfg.Bridge + ", and no container has it: somebody keeps the network namespace of its other end", Repair: "remove both ends"}
+		d := container.Debris{Kind: "cable", Object: name, Cause: "it is plugged into " + r.cfg.Bridge + ", and no container has it: another process keeps the network namespace of its other end", Repair: "remove both ends"}
 		if repair {
 			d.Mend(func() error { return network.RemoveCable(name) })
 		}

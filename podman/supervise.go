@@ -175,7 +175,10 @@ func (l *launcher) Fork(c supervise.Child) (pid int, err error) {
 			err = os.Mkdir(filepath.Join(work, l.target.ID), 0o700)
 		}
 		if err == nil {
-			err = os.WriteFile(stateFile(work, l.target.ID), state, 0o600)
+			var f *os.File
+			if f, err = rundir.WriteCapped(stateFile(work, l.target.ID), state, os.O_EXCL, maxState); err == nil {
+				err = f.Close()
+			}
 		}
 		if err != nil {
 			return 0, err

@@ -56,7 +56,7 @@ var powers = []power{
 	{"unsigned imports, whose content runs as root", []protocol.Kind{kindImport, kindBuild, kindRestore, protocol.KindRestore}, byNothing},
 	{"the policy itself", []protocol.Kind{protocol.KindPolicySet}, byNothing},
 	{"the agent's own program and state", []protocol.Kind{protocol.KindHostUpgrade, kindStateRestore}, byNothing},
-	{"the network of the host, and so whom it believes", []protocol.Kind{kindNetwork}, byNothing},
+	{"the network of the host, and so the servers that it trusts", []protocol.Kind{kindNetwork}, byNothing},
 }
 
 // same lists for a kind those that do the same to a container, and more.

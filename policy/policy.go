@@ -282,7 +282,7 @@ func (r *rule) checkNeed(f *file) error {
 	return nil
 }
 
-// members are the persons that by names, sorted.
+// members returns the persons that the list by names, alone or by their group, sorted.
 func (f *file) members(by []string) ([]string, error) {
 	if by == nil {
 		return nil, nil

@@ -70,9 +70,9 @@ func (*NoArgs) check() error { return nil }
 // Process is a command line and its environment.
 type Process struct {
 	Argv []string `json:"argv,omitempty" example:"[\"uname\",\"-a\"]" doc:"The program and its arguments. No shell reads them."`
-	User string   `json:"user,omitzero" doc:"The user's name, or UID[:GID]. Empty is root."`
-	Cwd  string   `json:"cwd,omitzero" doc:"The absolute working directory. Empty is /."`
-	Env  []string `json:"env,omitempty" doc:"Variables, each NAME=VALUE."`
+	User string   `json:"user,omitzero" example:"\"www-data\"" doc:"The user's name, or UID[:GID]. Empty is root."`
+	Cwd  string   `json:"cwd,omitzero" example:"\"/srv\"" doc:"The absolute working directory. Empty is /."`
+	Env  []string `json:"env,omitempty" example:"[\"LANG=C.UTF-8\"]" doc:"Variables, each NAME=VALUE."`
 }
 
 func (p *Process) check() error {
@@ -94,7 +94,7 @@ func (s *Spec) SetProcess(p Process) bool { return set(s, p) }
 
 // TimeLimit bounds how long an action runs.
 type TimeLimit struct {
-	TimeoutMS int64 `json:"timeout_ms,omitzero" doc:"The time limit in milliseconds. 0 is the default of the kind, and none for a daemon; -1 is none. Requests name at least 1000."`
+	TimeoutMS int64 `json:"timeout_ms,omitzero" example:"60000" doc:"The time limit in milliseconds. 0 is the default of the kind, and none for a daemon; -1 is none. Requests name at least 1000."`
 }
 
 // NoTimeout as TimeoutMS lets a command run without limit.
@@ -126,8 +126,8 @@ func (s *Spec) SetTimeLimit(ms int64) bool { return set(s, TimeLimit{ms}) }
 // Input names the payload that a command reads: it is on the host, whole and of
 // this digest, before the command begins. Without one the command reads nothing.
 type Input struct {
-	StdinSHA256 Digest `json:"stdin_sha256,omitzero" doc:"The SHA-256 of the payload that the command reads."`
-	StdinBytes  int64  `json:"stdin_bytes,omitzero" doc:"The length of that payload in bytes."`
+	StdinSHA256 Digest `json:"stdin_sha256,omitzero" example:"\"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824\"" doc:"The SHA-256 of the payload that the command reads."`
+	StdinBytes  int64  `json:"stdin_bytes,omitzero" example:"5" doc:"The length of that payload in bytes."`
 }
 
 // MaxPayload is the largest payload, in bytes: 1 TiB. What a coordinator

@@ -151,12 +151,14 @@ func (h *Heartbeat) check() error {
 	switch {
 	case h.AsOf == 0:
 		return fmt.Errorf("as_of is missing")
-	case h.Base != 0:
-		return fmt.Errorf("changes to heartbeat %d cannot be read by this side", h.Base)
+	case h.Base >= h.AsOf, h.Base == 0 && (h.Figures != nil || len(h.Removed)+len(h.Cleared) > 0), h.Base != 0 && h.Part == 1 && h.Digest.IsZero():
+		return fmt.Errorf("heartbeat %d is no change of heartbeat %d", h.AsOf, h.Base)
 	case h.Part < 1 || h.Part > h.Parts:
 		return fmt.Errorf("part %d of %d does not exist", h.Part, h.Parts)
-	case (h.Part == 1) != (h.Host != nil), h.Part != 1 && h.Audit != Position{}:
-		return fmt.Errorf("host and audit belong to part 1, and to no other")
+	case (h.Part == 1) != ((h.Host != nil) != (h.Figures != nil)), h.Part != 1 && (h.Audit != Position{} || !h.Digest.IsZero()):
+		return fmt.Errorf("host or figures, digest and audit belong to part 1, and to no other")
+	case h.Figures != nil && h.Figures.Negative():
+		return fmt.Errorf("a figure of the host is negative")
 	}
 	if h.Host != nil {
 		if err := h.Host.check(); err != nil {
@@ -177,10 +179,8 @@ func (h *Heartbeat) check() error {
 }
 
 func (h *HostInfo) check() error {
-	for _, n := range []int64{h.UptimeMS, int64(h.CPUs), h.MemoryBytes, h.MemoryFree, h.DiskBytes, h.DiskFree, h.Load1000, int64(h.QueueDepth)} {
-		if n < 0 {
-			return fmt.Errorf("a size, count or duration of the host is negative")
-		}
+	if h.Negative() || min(int64(h.CPUs), h.MemoryBytes, h.DiskBytes) < 0 {
+		return fmt.Errorf("a size, count or duration of the host is negative")
 	}
 	if p := h.Policy; p != nil && (!isWord(p.Source) || len(p.Broken) > maxText) {
 		return fmt.Errorf("the source of the policy is not a word, or its fault is too long")
@@ -253,7 +253,7 @@ func (r *Receipt) check() error {
 		return fmt.Errorf("answers or give is missing")
 	}
 	for _, w := range r.Want {
-		if w != WantFull {
+		if w != WantFull && w != WantLease {
 			return fmt.Errorf("unknown want %.40q", w)
 		}
 	}

@@ -13,16 +13,16 @@ import (
 // What is pushed is the payload of the spec: the bytes of one file, of which none
 // are an empty file, or an archive. A pull writes an archive to its stdout.
 type FileArgs struct {
-	Paths   []string `json:"paths" doc:"Absolute paths in their shortest form: one of a push, 1 to 64 of a pull."`
-	Name    string   `json:"name,omitzero" doc:"The name of the pushed file, if the path is a directory that exists."`
+	Paths   []string `json:"paths" example:"[\"/etc/motd\"]" doc:"Absolute paths in their shortest form: one of a push, 1 to 64 of a pull."`
+	Name    string   `json:"name,omitzero" example:"\"motd\"" doc:"The name of the pushed file, if the path is a directory that exists."`
 	Archive bool     `json:"archive,omitzero" doc:"The payload is a tar archive, to be unpacked in the directory of the path. Modes and owners are its own."`
-	Mode    string   `json:"mode,omitzero" doc:"The mode of a pushed file, in octal, as 0644."`
-	Owner   string   `json:"owner,omitzero" doc:"The owner of a pushed file, a user's name or UID:GID. Empty is root, and for an archive its own."`
+	Mode    string   `json:"mode,omitzero" example:"\"0644\"" doc:"The mode of a pushed file, in octal, as 0644."`
+	Owner   string   `json:"owner,omitzero" example:"\"www-data\"" doc:"The owner of a pushed file, a user's name or UID:GID. Empty is root, and for an archive its own."`
 	// Have is how many bytes of the archive the requester of a pull has already, and
 	// HaveSHA256 the digest of these. They are made again and left out, if they are
 	// still the same; else the pull ends with [ExitChanged] and writes nothing.
-	Have       int64    `json:"have,omitzero" doc:"How many bytes of the archive a pull leaves out, because the requester has them."`
-	HaveSHA256 Digest   `json:"have_sha256,omitzero" doc:"The SHA-256 of these bytes."`
+	Have       int64    `json:"have,omitzero" example:"5" doc:"How many bytes of the archive a pull leaves out, because the requester has them."`
+	HaveSHA256 Digest   `json:"have_sha256,omitzero" example:"\"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824\"" doc:"The SHA-256 of these bytes."`
 	_          struct{} `required:"paths"`
 }
 

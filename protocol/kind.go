@@ -65,8 +65,6 @@ type KindInfo struct {
 	// kind, so that reserving another kind while granting this one is a hole.
 	RootEquivalent bool
 	Cancellable    bool
-	// Progress tells that a running action reports how far it has come.
-	Progress bool
 	// Command tells that a supervisor runs a command for it.
 	Command bool
 	// Prints tells that the command is the agent's own, and prints what the host knows.
@@ -83,6 +81,9 @@ type KindInfo struct {
 
 // OnContainer reports whether the spec names a container by id.
 func (i *KindInfo) OnContainer() bool { return i.Target == TargetContainer }
+
+// Enters reports whether the command is one of the container, and runs in it.
+func (i *KindInfo) Enters() bool { return i.OnContainer() && i.Command && !i.Prints && !i.Files() }
 
 // Preempts reports whether actions of the kind travel past those that wait.
 func (i *KindInfo) Preempts() bool { return i.Lane == LanePreempt }

@@ -39,15 +39,15 @@ func (s *SessionArgs) check() error {
 // TTY is the terminal of an interactive session, as it is at the start. Later
 // sizes come with what is typed.
 type TTY struct {
-	Rows int    `json:"rows" doc:"The height of the window in characters."`
-	Cols int    `json:"cols" doc:"The width of the window in characters."`
-	Term string `json:"term,omitzero" doc:"The value of TERM. Empty is dumb."`
+	Rows int    `json:"rows" example:"24" doc:"The height of the window in characters."`
+	Cols int    `json:"cols" example:"80" doc:"The width of the window in characters."`
+	Term string `json:"term,omitzero" example:"\"xterm-256color\"" doc:"The value of TERM. Empty is dumb."`
 	// Record keeps a recording of what the terminal prints. A host may record without
 	// being asked.
 	Record bool `json:"record,omitzero" doc:"Keep a recording of what the terminal prints."`
 	// Shared opens a session that begins on its host itself to others: without it,
 	// root and the user who began it alone take part.
-	Shared bool     `json:"shared,omitzero" doc:"Of a session that begins on its host itself: let others take part whom the policy would let begin it."`
+	Shared bool     `json:"shared,omitzero" doc:"For a session that is started on its host itself: others may take part if the policy lets them start such a session."`
 	_      struct{} `required:"rows,cols"`
 }
 

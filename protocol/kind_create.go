@@ -27,15 +27,15 @@ type CreateArgs struct {
 	Pull    string   `json:"pull,omitzero" enum:"missing,always,never" doc:"When its image is fetched: missing (the default), if the host does not have it; always, although it may; never."`
 	Class   string   `json:"class,omitzero" enum:"pinned,cloned,unique" doc:"pinned (the default), cloned, or unique: at most one copy of it runs at any time."`
 	Offline string   `json:"offline,omitzero" example:"\"stop-after=8h\"" doc:"What it does while its host is cut off: keep (the default) goes on, stop-after=DURATION stops after that time."`
-	Labels  []string `json:"labels,omitempty" doc:"Labels, each NAME=VALUE."`
+	Labels  []string `json:"labels,omitempty" example:"[\"tier=web\"]" doc:"Labels, each NAME=VALUE."`
 	Start   bool     `json:"start,omitzero" doc:"Start it too."`
 	// What was asked for before there was this field is not privileged either.
 	Expose     []string      `json:"expose,omitempty" example:"[\"8080:80/tcp\"]" doc:"Ports of the host that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp."`
 	Privileged bool          `json:"privileged,omitzero" doc:"Root in it is root of its host. Else it has users of its own."`
 	Limits     []string      `json:"limits,omitempty" example:"[\"memory=256MiB\"]" doc:"What it may use at most, each RESOURCE=VALUE, as container.limit takes them."`
-	Env        []string      `json:"env,omitempty" doc:"Variables of its first process, each NAME=VALUE, beside those of its image."`
-	Data       string        `json:"data,omitzero" enum:"none,shared,local" doc:"Where a unique container keeps its data. One of local, the default, is never started on another host; none and shared are."`
-	Hostname   ContainerName `json:"hostname,omitzero" doc:"The name that it calls itself. Empty is the name of the container."`
+	Env        []string      `json:"env,omitempty" example:"[\"LANG=C.UTF-8\"]" doc:"Variables of its first process, each NAME=VALUE, beside those of its image."`
+	Data       string        `json:"data,omitzero" enum:"none,shared,local" example:"\"none\"" doc:"Where a unique container keeps its data. One with local data, the default, is never started on another host; one with none or shared data is."`
+	Hostname   ContainerName `json:"hostname,omitzero" example:"\"web\"" doc:"The name that it calls itself. Empty is the name of the container."`
 	Command    []string      `json:"command,omitempty" example:"[\"sleep\",\"infinity\"]" doc:"What runs in it, in place of the command of its image. A template has an init of its own and takes none."`
 }
 

@@ -9,7 +9,7 @@ func kindStop() KindInfo {
 
 // StopArgs are the arguments of whatever stops a container.
 type StopArgs struct {
-	GraceMS int64 `json:"grace_ms,omitzero" min:"0" max:"3600000" doc:"How long the container's init is asked to end before it is killed, in milliseconds. 0 is 10 s, and none for a stop that preempts."`
+	GraceMS int64 `json:"grace_ms,omitzero" min:"0" max:"3600000" example:"30000" doc:"How long the container's init is asked to end before it is killed, in milliseconds. 0 is 10 s, and none for a stop that preempts."`
 }
 
 func (*StopArgs) check() error { return nil }

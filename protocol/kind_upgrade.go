@@ -28,7 +28,7 @@ const maxVersion = 128
 type UpgradeArgs struct {
 	_           struct{} `required:"version"`
 	Version     string   `json:"version,omitempty" example:"\"0.2.0\"" doc:"The version of the packages."`
-	ProbationMS int64    `json:"probation_ms,omitzero" min:"0" max:"3600000" doc:"How long the new agent has to be answered by the coordinator, in milliseconds. 0 is a minute."`
+	ProbationMS int64    `json:"probation_ms,omitzero" min:"0" max:"3600000" example:"60000" doc:"How long the new agent has to be answered by the coordinator, in milliseconds. 0 is a minute."`
 	Input
 }
 

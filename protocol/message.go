@@ -7,7 +7,7 @@ import (
 )
 
 // Proto is the highest set of message types that this code speaks. A hello
-// carries it and nobody sends a higher one to that host.
+// carries it, and no higher one is sent to that host.
 //
 //	1 (2026-11) the first set
 const Proto = 1
@@ -61,8 +61,8 @@ func (p Party) Host() (HostID, bool) {
 	return h, err == nil
 }
 
-// Term orders coordinators: by ring first, so that whoever the owners named
-// last wins, then by a counter of starts (durable before the first message).
+// Term orders coordinators: by ring first, so that the coordinator that the
+// owners named last wins, then by a counter of starts (durable before the first message).
 type Term struct {
 	Ring    uint64 `json:"ring"`
 	Counter uint64 `json:"counter"`
@@ -244,94 +244,12 @@ type Hello struct {
 	Features   []string `json:"features,omitempty"` // sorted words: lxc, podman, cgroup2 …
 }
 
-// Heartbeat describes a host. A full one comes in pages after each hello and
-// on request; Base names the heartbeat that a delta changes (none yet does).
-type Heartbeat struct {
-	Header
-	AsOf       uint64      `json:"as_of"` // numbers the heartbeats of a process; pages share it
-	Base       uint64      `json:"base,omitzero"`
-	Part       int         `json:"part"` // from 1
-	Parts      int         `json:"parts"`
-	Host       *HostInfo   `json:"host,omitempty"` // in part 1
-	Containers []Container `json:"containers,omitempty"`
-	Alerts     []AlertInfo `json:"alerts,omitempty"` // those that are raised
-	Audit      Position    `json:"audit,omitzero"`   // head of the host's audit log, in part 1
-}
-
-// HostInfo is a host as it sees itself.
-type HostInfo struct {
-	Hostname     string      `json:"hostname"`
-	Arch         string      `json:"arch"`
-	InstanceType string      `json:"instance_type"` // host, or guest inside a container
-	Version      string      `json:"version"`
-	Kernel       string      `json:"kernel"`
-	Boot         string      `json:"boot"`
-	UptimeMS     int64       `json:"uptime_ms"`
-	ClockMS      int64       `json:"clock_ms"` // the host's wall clock, Unix milliseconds
-	CPUs         int         `json:"cpus"`
-	MemoryBytes  int64       `json:"memory_bytes"`
-	MemoryFree   int64       `json:"memory_free_bytes"`
-	DiskBytes    int64       `json:"disk_bytes"` // of the state directory's file system
-	DiskFree     int64       `json:"disk_free_bytes"`
-	Load1000     int64       `json:"load1_milli"` // one-minute load average × 1000
-	QueueDepth   int         `json:"queue_depth"` // accepted actions that have not ended
-	Interfaces   []Interface `json:"interfaces,omitempty"`
-	Unsupported  []string    `json:"unsupported,omitempty"` // "lxc: liblxc.so.1 is missing": a feature and why
-	Degraded     string      `json:"degraded,omitempty"`    // why it accepts nothing new
-	Policy       *PolicyInfo `json:"policy,omitempty"`
-	Rules        *RulesInfo  `json:"rules,omitempty"` // of alerts, from the coordinator
-}
-
-// PolicyInfo is the policy in force on a host.
-type PolicyInfo struct {
-	Source string `json:"source"`           // builtin, file (of the host's root) or document (signed)
-	Number uint64 `json:"number,omitzero"`  // of a document
-	Digest Digest `json:"digest,omitzero"`  // of its text
-	Bypass bool   `json:"bypass,omitzero"`  // it accepts its holes
-	Broken string `json:"broken,omitempty"` // why it cannot be used: then nobody may do anything
-}
-
-// Interface is a network interface of a host.
-type Interface struct {
-	Name      string   `json:"name"`
-	MAC       string   `json:"mac"`
-	Up        bool     `json:"up"`
-	Addresses []string `json:"addresses,omitempty"` // CIDR
-}
-
-// Container is a container as its host sees it.
-type Container struct {
-	CTID     CTID   `json:"ctid,omitzero"` // none for a foreign one
-	Name     string `json:"name"`
-	Runtime  string `json:"runtime"`  // lxc or podman
-	State    string `json:"state"`    // stopped, starting, running, stopping, frozen
-	Intended string `json:"intended"` // running, stopped, or empty for a foreign one
-	Class    string `json:"class"`    // pinned, unique, cloned; empty for a foreign one
-	Offline  string `json:"offline"`  // keep or stop-after=8h; empty for a foreign one
-	Broken   string `json:"broken,omitempty"`
-	Failures int    `json:"failures,omitzero"` // failed starts in a row
-	ContainerStatus
-	// Privileged tells that root in it is root of its host.
-	Privileged bool     `json:"privileged,omitzero"`
-	Addresses  []string `json:"addresses,omitempty"`
-	Labels     []string `json:"labels,omitempty"` // k=v, sorted
-}
-
-// AlertInfo is an alert that is raised.
-type AlertInfo struct {
-	ID       string `json:"id"` // stable: "container.broken/<ctid>"
-	Severity string `json:"severity"`
-	Text     string `json:"text"`
-	SinceMS  int64  `json:"since_ms"`
-}
-
 // Lease asks to keep what the host holds, and proves that it is alive.
 type Lease struct {
 	Header
 	Number  uint64      `json:"number"` // of this lease in this process
 	Boot    string      `json:"boot"`
 	Inst    Nonce       `json:"inst"`
-	Beat    uint64      `json:"beat,omitzero"` // the newest heartbeat's as_of: a lost one is asked for
 	// Held are the unique containers that the newest grant names, and those that run. One
 	// that is not among them does not run, and no grant up to Took lets it start.
 	Held    []LeaseHeld `json:"held,omitempty"`
@@ -390,7 +308,8 @@ type Receipt struct {
 	Give    Nonce      `json:"give"`    // the challenge to carry from now on
 	Have    []Position `json:"have,omitempty"`
 	Sent    []Position `json:"sent,omitempty"`
-	Want    []string   `json:"want,omitempty"` // "full": a full heartbeat
+	Want    []string   `json:"want,omitempty"` // "full", "lease"
+	Beat    uint64     `json:"beat,omitzero"`  // the newest heartbeat that is durable here: changes may be against it
 	Credit  []Credit   `json:"credit,omitempty"`
 	// Checkpoint is the newest of the coordinator's audit log, for the host to
 	// keep, in the first receipt of a connection and whenever it is another.
@@ -400,15 +319,18 @@ type Receipt struct {
 	Audit Position `json:"audit,omitzero"`
 }
 
-// WantFull asks for a full heartbeat.
-const WantFull = "full"
+// WantFull asks for a full heartbeat, WantLease for a lease now.
+const (
+	WantFull  = "full"
+	WantLease = "lease"
+)
 
 // Credit is receipt and permission for a stream of bytes. Both are places in the
 // stream and not amounts, so repeating one or mixing up their order does no harm.
 //
 // Upwards: the coordinator has everything before Offset durably and wants what
-// follows, up to Window further. With no Window it asks for nothing: somebody
-// follows who has not yet read what is there, and a command in mode
+// follows, up to Window further. With no Window it asks for nothing: a follower
+// has not yet read what is there, and a command in mode
 // [OutputStream] waits for them.
 //
 // Downwards: the host needs nothing before Offset any more and wants what
@@ -439,7 +361,7 @@ const (
 	// envelope is three quarters of that.
 	LeastChunk = 1 << 10
 	// OutputKept is how much of the beginning and of the end of each output
-	// stream goes up even if nobody follows.
+	// stream goes up even without a follower.
 	OutputKept = 64 << 10
 )
 
@@ -523,11 +445,11 @@ type Report struct {
 	Exit   *Exit    `json:"exit,omitempty"`
 	Output []Output `json:"output,omitempty"`
 	// Spec and Requester come with the first report of an action that began
-	// on the host itself, and for whoever asks for everything after a number.
+	// on the host itself, and when everything after a number is asked for.
 	Spec      []byte `json:"spec,omitempty"`
 	Requester string `json:"requester,omitzero"`
-	// Container is what the container of the action has become, so that whoever
-	// waited for the action need not wait for a heartbeat as well.
+	// Container is what the container of the action has become, so that a
+	// client that waited for the action need not wait for a heartbeat as well.
 	Container *Container `json:"container,omitempty"`
 	// Policy is the text of the policy in force, of at most [MaxToldPolicy] bytes:
 	// the answer to [VerbPolicy], which is about no action and says nothing else.

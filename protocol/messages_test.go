@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/figures"
 )
 
 // sample is one good message, and what it is decoded into.
@@ -84,13 +85,23 @@ func sampleReport() *protocol.Report {
 	}
 }
 
+var sampleFigures = figures.Figures{UptimeMS: 5000, ClockMS: 1780000000000, MemoryFree: 1 << 29, DiskFree: 1 << 35, Load1000: 250}
+
+// sampleChange tells that a container was stopped, and another one and an alert are gone.
+func sampleChange() *protocol.Heartbeat {
+	h := sampleHeartbeat()
+	h.AsOf, h.Base, h.Host, h.Figures, h.Digest = 2, 1, nil, &sampleFigures, protocol.Sum([]byte("state"))
+	h.Containers[0].State, h.Removed, h.Alerts, h.Cleared = "stopped", []string{"podman/db"}, nil, []string{"disk.low/root"}
+	return h
+}
+
 func sampleHeartbeat() *protocol.Heartbeat {
 	return &protocol.Heartbeat{
 		Header: up(protocol.TypeHeartbeat, 5), AsOf: 1, Part: 1, Parts: 1,
 		Host: &protocol.HostInfo{
 			Hostname: "edge-07", Arch: "amd64", InstanceType: "host", Version: "1.0.0", Kernel: "6.18.0", Boot: "b/1",
-			UptimeMS: 5000, ClockMS: 1780000000000, CPUs: 2, MemoryBytes: 1 << 30, MemoryFree: 1 << 29, DiskBytes: 1 << 36, DiskFree: 1 << 35,
-			Load1000: 250, Interfaces: []protocol.Interface{{Name: "eth0", MAC: "02:00:00:00:00:01", Up: true, Addresses: []string{"10.0.0.7/24"}}},
+			CPUs: 2, MemoryBytes: 1 << 30, DiskBytes: 1 << 36, Figures: sampleFigures,
+			Interfaces:  []protocol.Interface{{Name: "eth0", MAC: "02:00:00:00:00:01", Up: true, Addresses: []string{"10.0.0.7/24"}}},
 			Unsupported: []string{"podman: the program is missing"},
 		},
 		Containers: []protocol.Container{{CTID: aCTID, Name: "web", Runtime: "lxc", State: "running", Intended: "running",
@@ -114,8 +125,9 @@ func stateSamples() []sample {
 		{name: "will", typ: protocol.TypePresence, body: samplePresence(protocol.PresenceWill, protocol.KWill, protocol.Nonce{}), decode: func() any { return new(protocol.Presence) }, after: hello},
 		{name: "goodbye", typ: protocol.TypePresence, body: samplePresence(protocol.PresenceGoodbye, protocol.KGoodbye, nonce(1)), decode: func() any { return new(protocol.Presence) }, after: hello},
 		{name: "heartbeat", typ: protocol.TypeHeartbeat, body: sampleHeartbeat(), decode: func() any { return new(protocol.Heartbeat) }, after: hello},
+		{name: "heartbeat-change", typ: protocol.TypeHeartbeat, body: sampleChange(), decode: func() any { return new(protocol.Heartbeat) }, after: hello},
 		{name: "lease", typ: protocol.TypeLease, decode: func() any { return new(protocol.Lease) }, after: hello,
-			body: &protocol.Lease{Header: up(protocol.TypeLease, 6), Number: 1, Boot: "b/1", Inst: nonce(0x33), Beat: 4, Held: held}},
+			body: &protocol.Lease{Header: up(protocol.TypeLease, 6), Number: 1, Boot: "b/1", Inst: nonce(0x33), Held: held}},
 		{name: "ack", typ: protocol.TypeAck, decode: func() any { return new(protocol.Ack) }, after: hello,
 			body: &protocol.Ack{Header: up(protocol.TypeAck, 7), Have: []protocol.Position{position(coStore, protocol.StreamOrder, 5)},
 				Credit: []protocol.Credit{{Action: anAction, Attempt: 1, FD: protocol.Stdin, Offset: 4096, Window: protocol.MaxInputWindow}}}},
@@ -123,7 +135,7 @@ func stateSamples() []sample {
 		{name: "receipt", typ: protocol.TypeReceipt, from: "coordinator", decode: func() any { return new(protocol.Receipt) },
 			body: &protocol.Receipt{Header: down(protocol.TypeReceipt, 8), Answers: heard, Give: nonce(1),
 				Have: []protocol.Position{position(hostStore, protocol.StreamReport, 12)}, Sent: []protocol.Position{position(coStore, protocol.StreamOrder, 5)},
-				Want: []string{protocol.WantFull}, Credit: []protocol.Credit{{Action: anAction, Attempt: 1, FD: protocol.Stdout, Offset: 4096, Window: 1 << 20}},
+				Want: []string{protocol.WantFull, protocol.WantLease}, Beat: 1, Credit: []protocol.Credit{{Action: anAction, Attempt: 1, FD: protocol.Stdout, Offset: 4096, Window: 1 << 20}},
 				Checkpoint: sealedCheckpoint(), Audit: position(hostStore, protocol.StreamAudit, 33)}},
 		{name: "coordinator", typ: protocol.TypeCoordinator, from: "coordinator", body: &protocol.CoordinatorState{Header: everybody, Online: true}, decode: func() any { return new(protocol.CoordinatorState) }},
 	}

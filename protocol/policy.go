@@ -52,7 +52,7 @@ func (d *PolicyDocument) check() error {
 	case d.Policy.IsZero() || d.Ring == 0 || d.IssuedMS < 1:
 		return fmt.Errorf("policy, ring or issued_ms is missing")
 	case len(d.Hosts) > MaxPolicyHosts:
-		return fmt.Errorf("hosts: %d, at most %d are allowed; a policy for more is for all and says in its labels whom its rules are about", len(d.Hosts), MaxPolicyHosts)
+		return fmt.Errorf("hosts: %d, at most %d are allowed; for more hosts, name none and select them by labels in the rules", len(d.Hosts), MaxPolicyHosts)
 	}
 	for i, h := range d.Hosts {
 		if _, err := ParseHostID(string(h)); err != nil || i > 0 && d.Hosts[i-1] >= h {

@@ -10,10 +10,10 @@ import (
 // can read. Everybody else, coordinator included, sees that there is one, and which
 // variables it sets: LD_PRELOAD makes another command of the one that is approved.
 type Sealed struct {
-	Sealed []byte `json:"sealed" doc:"The OpenPGP message."`
+	Sealed []byte `json:"sealed" example:"\"wV4DAAAAAAAAAAASAQdA\"" doc:"The OpenPGP message."`
 	// Names are those of the variables, sorted. None is what was sealed before names
 	// were told: nobody can approve that.
-	Names []string `json:"names,omitempty" doc:"The names of the variables, sorted."`
+	Names []string `json:"names,omitempty" example:"[\"DB_PASSWORD\"]" doc:"The names of the variables, sorted."`
 }
 
 // Named reports whether it says what it sets.

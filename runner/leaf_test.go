@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hostler-io/hostler/runner"
@@ -32,5 +33,32 @@ func TestRemoveTakesTheLeafAlong(t *testing.T) {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is left: %v", path, err)
 		}
+	}
+}
+
+// TestRemoveGoesOn: what still runs stays, and keeps nothing else.
+func TestRemoveGoesOn(t *testing.T) {
+	root := t.TempDir()
+	r, err := runner.New(runner.Config{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, action := range []string{"a", "b", "c"} {
+		if err := os.MkdirAll(filepath.Join(root, action, "1"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock, err := rundir.Dir(filepath.Join(root, "b", "1")).Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rundir.Unlock(lock)
+	if err := r.Remove("a", "absent", "b", "../c", "c"); !errors.Is(err, runner.ErrRunning) || !strings.Contains(err.Error(), `"../c"`) {
+		t.Errorf("removing what runs, and what is no name: %v", err)
+	}
+	left, err := os.ReadDir(root)
+	if err != nil || len(left) != 1 || left[0].Name() != "b" {
+		t.Errorf("left are %v, %v; want b", left, err)
 	}
 }

@@ -32,6 +32,7 @@ type Output struct {
 	fd   int
 	file *os.File // nil until the supervisor has made it, with the first byte
 	keep rundir.Keep
+	exit *rundir.Exit // nil until it is recorded, and never changed
 }
 
 // Output opens the stream fd (rundir.Stdout and so on) of a run, of this
@@ -132,20 +133,25 @@ func (o *Output) Account() (rundir.Stream, error) {
 	return s, nil
 }
 
-// end returns the final account of the stream, if there is one.
-func (o *Output) end() (rundir.Stream, bool, error) {
-	exit, err := o.dir.Exit()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return rundir.Stream{}, false, nil
-	case err != nil:
-		return rundir.Stream{}, false, err
-	case o.fd == rundir.Recording:
-		return rundir.Stream{}, false, nil // its file says it all
-	case o.fd == rundir.Stderr:
-		return exit.Stderr, true, nil
+// end returns the final account of the stream, if there is one. Of a recording its file
+// says it all.
+func (o *Output) end() (s rundir.Stream, ok bool, err error) {
+	if o.fd == rundir.Recording {
+		return s, false, nil
 	}
-	return exit.Stdout, true, nil
+	if o.exit == nil {
+		o.exit, err = o.dir.Exit()
+		if errors.Is(err, fs.ErrNotExist) {
+			return s, false, nil
+		}
+		if err != nil {
+			return s, false, err
+		}
+	}
+	if o.fd == rundir.Stderr {
+		return o.exit.Stderr, true, nil
+	}
+	return o.exit.Stdout, true, nil
 }
 
 // open opens the file and reads the rule by which it is kept, once they exist.

@@ -96,6 +96,12 @@ func (run *Run) broadcast() {
 
 // settle ends the run if exit.json is there, or if the supervisor is gone.
 func (run *Run) settle(gone bool) {
+	run.mu.Lock()
+	settled := run.settled
+	run.mu.Unlock()
+	if settled {
+		return // the end is told twice as a rule: by its record, and by the supervisor's end
+	}
 	exit, err := run.dir.Exit()
 	if errors.Is(err, fs.ErrNotExist) {
 		if !gone {

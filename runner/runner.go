@@ -325,48 +325,62 @@ func (r *Runner) Sizes() (map[string]int64, error) {
 // Space looks at the file system of the runs.
 func (r *Runner) Space() (space.Space, error) { return space.Of(r.cfg.Root) }
 
-// Remove removes every attempt of an action, output included. It gives
-// ErrRunning, and removes nothing, while a supervisor or any process of a leaf
-// lives. An action that has no directory is no error.
-func (r *Runner) Remove(action string) error {
-	if !rundir.ValidAction(action) {
-		return fmt.Errorf("removing runs: action %q is not a plain name", action)
+// Remove removes every attempt of actions, output included. Of an action of which a
+// supervisor or any process of a leaf lives it removes nothing, and gives ErrRunning;
+// the others go all the same. An action that has no directory is no error.
+func (r *Runner) Remove(actions ...string) error {
+	var errs []error
+	var gone []string
+	for _, action := range actions {
+		if !rundir.ValidAction(action) {
+			errs = append(errs, fmt.Errorf("removing runs: action %q is not a plain name", action))
+			continue
+		}
+		aside, err := r.setAside(action)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("removing runs of %s: %w", action, err))
+		} else if aside != "" {
+			gone = append(gone, aside)
+		}
 	}
-	if err := r.remove(action); err != nil {
-		return fmt.Errorf("removing runs of %s: %w", action, err)
+	if len(gone) == 0 {
+		return errors.Join(errs...)
 	}
-	return nil
+	// Once for all of them: a directory waits here for the disk.
+	if err := rundir.SyncDir(r.cfg.Root); err != nil {
+		return errors.Join(append(errs, fmt.Errorf("removing runs: %w", err))...)
+	}
+	failpoint.After(failpoint.RunsRemoved)
+	for _, dir := range gone {
+		errs = append(errs, os.RemoveAll(dir))
+	}
+	return errors.Join(errs...)
 }
 
-func (r *Runner) remove(action string) error {
+// setAside gives the directory of an action, of which nothing lives, a name that
+// nobody takes for a run, and returns its path; "" if there is none.
+func (r *Runner) setAside(action string) (aside string, err error) {
 	attempts, err := r.attempts(action)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return "", nil
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, n := range attempts {
 		lock, err := lockEnded(r.dir(action, n))
 		if err != nil {
-			return fmt.Errorf("attempt %d: %w", n, err)
+			return "", fmt.Errorf("attempt %d: %w", n, err)
 		}
 		defer rundir.Unlock(lock)
 	}
 	// One rename decides: half a directory would be taken for a crash.
-	gone := filepath.Join(r.cfg.Root, trash+action)
-	if err := os.RemoveAll(gone); err != nil {
-		return err
+	aside = filepath.Join(r.cfg.Root, trash+action)
+	if err := os.RemoveAll(aside); err != nil {
+		return "", err
 	}
 	failpoint.Before(failpoint.RunsRemoved)
-	if err := os.Rename(filepath.Join(r.cfg.Root, action), gone); err != nil {
-		return err
-	}
-	if err := rundir.SyncDir(r.cfg.Root); err != nil {
-		return err
-	}
-	failpoint.After(failpoint.RunsRemoved)
-	return os.RemoveAll(gone)
+	return aside, os.Rename(filepath.Join(r.cfg.Root, action), aside)
 }
 
 // lockEnded takes the lock of a run of which nothing lives.

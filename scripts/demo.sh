@@ -335,7 +335,7 @@ step_enrol() {
 	must hostler fleet ring add-coordinator "$request" --out "$dir/ring-2"
 	must hostler-coordinator --config "$dir/coordinator.toml" init --ring "$dir/ring-2"
 	start_coordinator
-	must hostler login "https://127.0.0.1:$http_port" --token "$token"
+	must hostler login "https://127.0.0.1:$http_port" --token-file "$dir/token"
 
 	enrol edge-01
 	enrol edge-02

@@ -158,10 +158,11 @@ func (d Dir) fill(ctx context.Context, staging string, s container.Snapshot) err
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(staging, recordFile), append(rundir.AppendSum(raw), '\n'), 0o600); err != nil {
+	f, err := rundir.WriteCapped(filepath.Join(staging, recordFile), append(rundir.AppendSum(raw), '\n'), os.O_EXCL, maxRecord)
+	if err != nil {
 		return err
 	}
-	return syncFS(d.Path)
+	return errors.Join(f.Close(), syncFS(d.Path))
 }
 
 // Rollback exchanges the tree for what it was when the snapshot was made. The snapshot

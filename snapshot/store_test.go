@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/runner/rundir"
 	"github.com/hostler-io/hostler/snapshot"
 )
 
@@ -80,6 +81,21 @@ func TestInterrupted(t *testing.T) {
 
 // TestDamaged: a snapshot whose record is damaged is told, is no one to go back to, and
 // can be removed.
+// TestLongRecord: a snapshot whose record could not be read is not made.
+func TestLongRecord(t *testing.T) {
+	d := newDir(t)
+	s := container.Snapshot{Name: "a", Key: strings.Repeat("k", 70<<10)}
+	if err := d.Create(t.Context(), s); !errors.Is(err, rundir.ErrTooLarge) {
+		t.Errorf("it is made: %v", err)
+	}
+	if all, err := d.List(); err != nil || len(all) != 0 {
+		t.Errorf("there are %v, %v", all, err)
+	}
+	if err := d.Create(t.Context(), container.Snapshot{Name: "a"}); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
 func TestDamaged(t *testing.T) {
 	for name, content := range map[string]string{"empty": "", "cut": `{"name":"s1","ord`, "none": "-", "other": "{}\n"} {
 		d := newDir(t)

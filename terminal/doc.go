@@ -1,5 +1,5 @@
 // Package terminal is what the two ends of an interactive session say to each
-// other: somebody at a keyboard (a peer), and the supervisor that owns the
+// other: a person's terminal (a peer), and the supervisor that owns the
 // pseudoterminal. Whatever lies between them passes on bytes that it need not
 // understand.
 //
@@ -11,21 +11,21 @@
 // first byte. So packets may be lost, repeated, reordered, and sent once more after
 // any of the programs on the way was started anew: the supervisor takes every byte
 // once and in order ([Inbox]), and tells how far it has come ([Ack]). What was not
-// acknowledged is sent again by the peer, and by nobody else ([Outbox]).
+// acknowledged is sent again by the peer alone ([Outbox]).
 //
 // A peer may be at most [Window] bytes ahead of what was acknowledged, and bytes
-// are acknowledged when the terminal has taken them. That bounds what anybody on
-// the way has to keep, and it is how a terminal that takes nothing holds back who
-// types.
+// are acknowledged when the terminal has taken them. That bounds what the programs
+// on the way have to keep, and it is how a terminal that takes nothing holds back the
+// typing.
 //
 // # Presence
 //
 // A session whose last peer has left is hung up after [HangUpAfter], and so is one to
-// which none came. Whoever carries the packets says that a peer has left. Where
-// nobody says so, the peers may be cut off, by an outage of their host, of its line or
+// which none came. The carrier of the packets says that a peer has left. Where
+// it does not say so, the peers may be cut off, by an outage of their host, of its line or
 // of the coordinator: a session lasts for [SilentAfter] without a sign of any of them. A peer numbers its packets, those
 // too that it sends again, and only a higher number proves that it is there: a packet
-// that somebody on the way has kept and plays again proves nothing. A peer that types
+// that was kept on the way and is replayed proves nothing. A peer that types
 // nothing, or may not for now, sends a packet without data every [AliveEvery].
 //
 // # What is printed

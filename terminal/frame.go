@@ -9,7 +9,7 @@ type Kind byte
 const (
 	KindData   Kind = iota + 1 // what was typed, any bytes
 	KindResize                 // the peer's window has another size
-	KindEOF                    // the end of the input, as the terminal's user would type it
+	KindEOF                    // the end of the input, as the terminal's user would type it; more may follow
 )
 
 // frameHead is a kind and the length of what follows.
@@ -39,10 +39,6 @@ func AppendResize(b []byte, s Size) []byte {
 	b = binary.BigEndian.AppendUint16(b, s.Rows)
 	return binary.BigEndian.AppendUint16(b, s.Cols)
 }
-
-// AppendEOF appends the end of the input to a stream. More may follow, as on any
-// terminal.
-func AppendEOF(b []byte) []byte { return appendHead(b, KindEOF, 0) }
 
 func appendHead(b []byte, k Kind, n int) []byte {
 	return binary.BigEndian.AppendUint16(append(b, byte(k)), uint16(n))

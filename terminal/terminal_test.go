@@ -111,7 +111,7 @@ func TestHostileLine(t *testing.T) {
 // TestPlayedAgain holds that what was taken once proves nothing a second time.
 func TestPlayedAgain(t *testing.T) {
 	var in terminal.Inbox
-	p := terminal.Packet{Peer: terminal.Peer{1}, Number: 5, Data: terminal.AppendEOF(nil)}
+	p := terminal.Packet{Peer: terminal.Peer{1}, Number: 5, Data: eof()}
 	if _, fresh, alive := in.Take(p, func(terminal.Event, int64) {}); !fresh || !alive {
 		t.Error("the first is nothing new")
 	}
@@ -172,7 +172,7 @@ func TestMalformedIsRefused(t *testing.T) {
 	}
 	var in terminal.Inbox
 	for i := range terminal.MaxPeers + 1 {
-		p := terminal.Packet{Peer: terminal.Peer{byte(i), byte(i >> 8)}, Number: 1, Data: terminal.AppendEOF(nil)}
+		p := terminal.Packet{Peer: terminal.Peer{byte(i), byte(i >> 8)}, Number: 1, Data: eof()}
 		ack, _, _ := in.Take(p, func(terminal.Event, int64) {})
 		if refused := ack.Offset == terminal.Refused; refused != (i == terminal.MaxPeers) {
 			t.Errorf("peer %d: %v", i, ack)
@@ -256,3 +256,6 @@ func FuzzParseMessage(f *testing.F) {
 		}
 	})
 }
+
+// eof is a frame with the end of the input.
+func eof() []byte { return []byte{byte(terminal.KindEOF), 0, 0} }

@@ -199,14 +199,14 @@ func (s *staging) take() bool {
 
 // commit leaves nothing staged, whether it succeeds or not. An agent that is
 // degraded does not try: what space there may be is for ends.
-func (s *staging) commit() ([]queue.Taken, error) {
+func (s *staging) commit() ([]queue.Accepted, error) {
 	a, all := s.actions, s.all
 	s.all = nil
 	arrivals := make([]queue.Arrival, len(all))
 	for i, n := range all {
 		arrivals[i] = n.arrival
 	}
-	var taken []queue.Taken
+	var taken []queue.Accepted
 	a.cfg.Rooms.Spare()
 	err := fmt.Errorf("nothing new is accepted: %s: %w", a.loop.Degraded(), queue.ErrDisk)
 	if a.loop.Degraded() == "" {
@@ -227,7 +227,7 @@ func (s *staging) commit() ([]queue.Taken, error) {
 }
 
 // accepted goes on with an action that is durable.
-func (a *Actions) accepted(n staged, t queue.Taken) {
+func (a *Actions) accepted(n staged, t queue.Accepted) {
 	act := t.Action
 	a.cfg.Rooms.Reported(act.ReportN)
 	if !t.Fresh {

@@ -99,8 +99,8 @@ func (a *Actions) ended(act *queue.Action) {
 	a.cfg.Log.Info("an action has ended", "action", act.ID.String(), "state", string(act.State), "reason", string(act.Reason))
 }
 
-// Cancel asks for the end of an action: of what waits at once, of what runs when
-// nothing of it is left, of an id that is unknown for ever.
+// Cancel requests the end of an action. An action that waits ends at once. One that runs
+// ends when its last process has ended. An unknown id can never begin from then on.
 func (a *Actions) Cancel(at protocol.Position, id protocol.ActionID) (queue.Action, error) {
 	act, err := a.cfg.Store.Cancel(a.loop.Steps(), at, id, a.loop.When())
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package checkup looks, on a host, for what keeps it from doing its work: what it needs
 // of its kernel and of other programs, whether it reaches its coordinator, and whether its
-// own memory is whole. It changes nothing.
+// own memory is whole. A coordinator looks at itself in the same way. It changes nothing.
 package checkup
 
 import (
@@ -48,6 +48,8 @@ type Need struct {
 	Problem error
 	// Mend is the command that brings it.
 	Mend string
+	// Vital tells that nothing works without it.
+	Vital bool
 }
 
 // Address is where the coordinator listens.
@@ -84,7 +86,11 @@ func Run(ctx context.Context, c Config) []api.Finding {
 		all.room(d)
 	}
 	for _, n := range c.Needs {
-		all.note(n.Name, api.FindingWarning, n.Problem, n.Mend)
+		result := api.FindingWarning
+		if n.Vital {
+			result = api.FindingFailed
+		}
+		all.note(n.Name, result, n.Problem, n.Mend)
 	}
 	ok, err := c.Synced()
 	if err == nil && !ok {

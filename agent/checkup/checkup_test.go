@@ -27,9 +27,9 @@ func TestRun(t *testing.T) {
 		"well": {},
 		"a part is missing": {
 			func(c *Config) {
-				c.Needs = append(c.Needs, Need{"podman", errors.New("its socket\nis away"), "apt-get install podman"})
+				c.Needs = append(c.Needs, Need{Name: "podman", Problem: errors.New("its socket\nis away"), Mend: "apt-get install podman"}, Need{Name: "database", Problem: errors.New("torn"), Mend: "restore it", Vital: true})
 			},
-			[]string{"warning podman: its socket; is away"},
+			[]string{"warning podman: its socket; is away", "failed database: torn"},
 		},
 		"clock":         {func(c *Config) { c.Synced = func() (bool, error) { return false, nil } }, []string{"warning clock: nothing keeps the clock right"}},
 		"unknown clock": {func(c *Config) { c.Synced = func() (bool, error) { return false, refused } }, []string{"warning clock: connection refused"}},

@@ -164,7 +164,7 @@ func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
 		}
 		cmd.Login = len(cmd.Argv) == 0
 	}
-	if c.Spec.Kind == protocol.KindExec || c.Spec.Kind == protocol.KindContainerAttach {
+	if info, _ := protocol.KindOf(c.Spec.Kind); info.Enters() {
 		if c.Target.Runtime == nil {
 			return nil, ends(queue.Step{Event: protocol.EventTargetGone})
 		}

@@ -26,7 +26,7 @@ const (
 // Move tells the program that moves files what to do: it is its one argument,
 // in JSON, behind the verb.
 type Move struct {
-	files.Place
+	files.System
 	Files protocol.FileArgs `json:"files"`
 	Temp  string            `json:"temp"` // name of what is not complete yet
 }
@@ -34,11 +34,11 @@ type Move struct {
 // mover makes the command that moves files. It runs under a supervisor, as any
 // command, so that it outlives the agent, ends in time, and can be cancelled.
 func (c *worker) mover(ctx context.Context, cmd *runner.Spec) *actions.Outcome {
-	m := Move{Place: files.Place{Root: "/"}, Files: *c.Spec.Files(), Temp: ".hostler-" + c.ID.String()}
+	m := Move{System: files.System{Root: "/"}, Files: *c.Spec.Files(), Temp: ".hostler-" + c.ID.String()}
 	m.Allowed = c.Attempt.Within
 	info, _ := protocol.KindOf(c.Spec.Kind)
 	if info.OnContainer() {
-		if bad := c.containerFiles(ctx, &m.Place); bad != nil {
+		if bad := c.containerFiles(ctx, &m.System); bad != nil {
 			return bad
 		}
 	}
@@ -56,7 +56,8 @@ func (c *worker) mover(ctx context.Context, cmd *runner.Spec) *actions.Outcome {
 }
 
 func (c *worker) pulls() bool {
-	return c.Spec.Kind == protocol.KindHostPull || c.Spec.Kind == protocol.KindContainerPull
+	_, ok := c.Spec.Args.(*protocol.PullArgs)
+	return ok
 }
 
 // noted adds what a pull has left of its archive to the end of its action. Without
@@ -87,7 +88,7 @@ func (c *worker) noted(o *actions.Outcome) *actions.Outcome {
 }
 
 // containerFiles finds where the files of the container are.
-func (c *worker) containerFiles(ctx context.Context, p *files.Place) *actions.Outcome {
+func (c *worker) containerFiles(ctx context.Context, p *files.System) *actions.Outcome {
 	if c.Target.Runtime == nil {
 		return ends(queue.Step{Event: protocol.EventTargetGone})
 	}

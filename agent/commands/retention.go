@@ -114,10 +114,8 @@ func (a *Active) Forget(gone []protocol.ActionID) {
 
 // remove removes the runs of actions that have ended.
 func (a *Active) remove(gone []protocol.ActionID) {
-	for _, id := range gone {
-		if err := a.cfg.RunDirs.Remove(id); err != nil {
-			a.cfg.Log.Warn("the output of an old action stays", "action", id.String(), "error", err)
-		}
+	if err := a.cfg.RunDirs.Remove(gone...); err != nil {
+		a.cfg.Log.Warn("the output of old actions stays", "error", err)
 	}
 }
 

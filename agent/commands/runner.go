@@ -47,9 +47,9 @@ type RunDirs interface {
 	Sizes() (map[protocol.ActionID]int64, error)
 	// Space tells how much of their file system is free.
 	Space() (space.Space, error)
-	// Remove removes all directories of an action of which nothing lives; none
-	// is no error.
-	Remove(action protocol.ActionID) error
+	// Remove removes all directories of actions of which nothing lives; none
+	// is no error. It fails for the others, and removes the rest all the same.
+	Remove(actions ...protocol.ActionID) error
 }
 
 // Run is an attempt that lives. It is safe for concurrent use.

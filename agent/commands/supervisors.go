@@ -158,7 +158,13 @@ func (c *Supervisors) Sizes() (map[protocol.ActionID]int64, error) {
 func (c *Supervisors) Space() (space.Space, error) { return c.runner.Space() }
 
 // Remove implements [RunDirs].
-func (c *Supervisors) Remove(action protocol.ActionID) error { return c.runner.Remove(action.String()) }
+func (c *Supervisors) Remove(actions ...protocol.ActionID) error {
+	names := make([]string, len(actions))
+	for i, id := range actions {
+		names[i] = id.String()
+	}
+	return c.runner.Remove(names...)
+}
 
 // supervised is a run of the runner.
 type supervised struct {

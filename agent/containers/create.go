@@ -115,7 +115,7 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 			Privileged: argsOf(o.spec).Privileged, Pull: argsOf(o.spec).Pull,
 			Hostname: string(o.rec.Settings.Hostname), Env: o.rec.Settings.Env, Command: o.rec.Settings.Command,
 		}
-		if o.spec.Kind == protocol.KindRestore {
+		if _, restored := o.spec.Args.(*protocol.RestoreArgs); restored {
 			spec.Image, err = o.backedUp(ctx)
 		}
 		if err == nil {

@@ -19,10 +19,10 @@ type Backups interface {
 // argsOf are the arguments of a creation. One from a backup is one of LXC, and its
 // template is a word for people.
 func argsOf(s *protocol.Spec) protocol.CreateArgs {
-	if s.Kind != protocol.KindRestore {
+	args, restored := s.Args.(*protocol.RestoreArgs)
+	if !restored {
 		return protocol.ArgsOf[protocol.CreateArgs](s)
 	}
-	args := protocol.ArgsOf[protocol.RestoreArgs](s)
 	return protocol.CreateArgs{Template: "backup:" + args.Backup, Runtime: string(container.KindLXC), Start: args.Start}
 }
 

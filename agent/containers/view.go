@@ -18,13 +18,14 @@ type Container struct {
 	Foreign  bool
 	// InitPID is its first process, seen from the host; 0 unless it runs.
 	InitPID int
+	Ends    []queue.End // of one of ours: how it ended, the newest last
 }
 
 // All returns every container of the host, managed ones first, each by name.
 func (c *Containers) All() []Container {
 	var all []Container
 	for _, m := range c.sorted() {
-		all = append(all, Container{Container: m.show(c), Template: m.rec.Template, MAC: m.rec.MAC, InitPID: m.info.InitPID})
+		all = append(all, Container{Container: m.show(c), Template: m.rec.Template, MAC: m.rec.MAC, InitPID: m.info.InitPID, Ends: m.rec.Ends})
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.foreign)) {
 		for _, info := range c.foreign[kind] {

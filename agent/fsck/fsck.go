@@ -374,7 +374,7 @@ func (c Config) leaf(path string, run runner.ID, e fs.DirEntry) (d container.Deb
 			return d, false // a daemon outlives the run that has started it
 		}
 		d.Cause = fmt.Sprintf("no run of this host has it, and %d processes are in it, %d among them: they may be another agent's", len(pids), pids[0])
-		d.Repair, d.Advice = "", "if they are nobody's: echo 1 >"+path+"/cgroup.kill"
+		d.Repair, d.Advice = "", "if no other agent runs here, end them: echo 1 >"+path+"/cgroup.kill"
 	}
 	return d, true
 }

@@ -40,7 +40,7 @@ func (c *Client) Run(ctx context.Context, r Record) (Record, error) {
 	told := false
 	for n := 0; ; n++ {
 		next, err := c.step(ctx, r)
-		if next.State != r.State || next.Session != r.Session || len(next.Rings) != len(r.Rings) {
+		if next.State != r.State || next.Exchange != r.Exchange || len(next.Rings) != len(r.Rings) {
 			if kept := c.cfg.Keep(next); kept != nil {
 				return r, fmt.Errorf("keeping the enrolment: %w", kept)
 			}
@@ -71,13 +71,13 @@ func (c *Client) Run(ctx context.Context, r Record) (Record, error) {
 // step makes the exchange, or asks what became of it. The record that it
 // returns is true whatever the error.
 func (c *Client) step(ctx context.Context, r Record) (Record, error) {
-	if r.Session != (enrol.SessionID{}) {
+	if r.Exchange != (enrol.ExchangeID{}) {
 		next, err := c.Ask(ctx, r)
 		if !errors.Is(err, errAgain) || r.Code == "" {
 			return next, err
 		}
 		// The coordinator has forgotten us, after a restore perhaps.
-		next.Session, next.State, next.Words = enrol.SessionID{}, "", ""
+		next.Exchange, next.State, next.Words = enrol.ExchangeID{}, "", ""
 		return next, err
 	}
 	return c.exchange(ctx, r)
@@ -93,12 +93,12 @@ func (c *Client) Ask(ctx context.Context, r Record) (Record, error) {
 	}
 	var problems []error
 	for _, address := range r.Addresses {
-		a, err := c.state(ctx, address, chain, r.Session)
+		a, err := c.state(ctx, address, chain, r.Exchange)
 		if errors.Is(err, ErrStranger) {
 			// A ring that we have not seen may name another authority.
 			if newer, missed := c.refresh(ctx, address, chain); missed == nil {
 				chain, r = newer, r.withChain(newer)
-				a, err = c.state(ctx, address, chain, r.Session)
+				a, err = c.state(ctx, address, chain, r.Exchange)
 			}
 		}
 		if errors.Is(err, ErrStranger) {
@@ -136,7 +136,7 @@ func (r Record) decided(a enrol.StateResponse, key *certs.TLSKey) (Record, error
 	return r, nil
 }
 
-func (c *Client) state(ctx context.Context, address string, chain *certs.Chain, session enrol.SessionID) (a enrol.StateResponse, err error) {
+func (c *Client) state(ctx context.Context, address string, chain *certs.Chain, session enrol.ExchangeID) (a enrol.StateResponse, err error) {
 	question, err := enrol.Attempt{Fleet: chain.Ring().Fleet, Signer: c.cfg.Identity}.Poll(session)
 	if err != nil {
 		return a, err
@@ -237,7 +237,7 @@ func (c *Client) offer(ctx context.Context, r Record, code enrol.JoinCode, addre
 	}
 	words := enrol.Words(transcript)
 	next := r.withChain(chain)
-	next.Session, next.Words = begun.Session, strings.Join(words[:], " ")
+	next.Exchange, next.Words = begun.Exchange, strings.Join(words[:], " ")
 	return next.decided(answer, c.cfg.TLS)
 }
 

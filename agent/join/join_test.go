@@ -289,7 +289,7 @@ func TestCodesThatAreRefused(t *testing.T) {
 				if !errors.Is(err, join.ErrRefused) || !ok || !strings.Contains(problem.Detail, c.text) {
 					t.Errorf("got %v, want %q", err, c.text)
 				}
-				if len(h.kept) > 0 && h.newest().Session != (enrol.SessionID{}) {
+				if len(h.kept) > 0 && h.newest().Exchange != (enrol.ExchangeID{}) {
 					t.Error("a refused exchange was kept")
 				}
 			})

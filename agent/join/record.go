@@ -15,7 +15,7 @@ import (
 )
 
 // Record is an enrolment as it is kept over restarts: first of an exchange,
-// then of a membership. Code and Session let their holder act for the host in
+// then of a membership. Code and Exchange let their holder act for the host in
 // the exchange, so it is kept as a secret.
 type Record struct {
 	// Code is the join code, until there is a decision.
@@ -31,10 +31,10 @@ type Record struct {
 	Rings [][]byte `json:"rings,omitzero"`
 	// Addresses are those of the coordinator, host:port, tried in order.
 	Addresses []string `json:"addresses,omitzero"`
-	// Session names the exchange at the coordinator, Words are those on this
+	// Exchange names the exchange at the coordinator, Words are those on this
 	// host's screen. They are there as soon as it has answered our offer.
-	Session enrol.SessionID `json:"session,omitzero"`
-	Words   string          `json:"words,omitzero"`
+	Exchange enrol.ExchangeID `json:"session,omitzero"`
+	Words    string           `json:"words,omitzero"`
 
 	// State is empty until the coordinator has answered an offer.
 	State  enrol.State `json:"state,omitzero"`

@@ -46,6 +46,7 @@ type holder struct {
 	mu     sync.Mutex
 	names  map[protocol.CTID]protocol.Epoch // in the newest grant
 	until  int64                            // of the newest grant
+	ttl    time.Duration                    // likewise
 	seq    protocol.Seq                     // of the newest grant
 	held   map[protocol.CTID]Held
 	former map[protocol.CTID]int64
@@ -57,8 +58,10 @@ func (h *holder) init(cfg *Config) {
 }
 
 // granted takes the newest grant: it is good until a time of the boot clock.
-func (h *holder) granted(ctx context.Context, all []protocol.LeaseHeld, seq protocol.Seq, until int64) {
+func (h *holder) granted(ctx context.Context, all []protocol.LeaseHeld, seq protocol.Seq, at, ttl int64) {
+	until := at + ttl
 	h.mu.Lock()
+	h.ttl = time.Duration(ttl) * time.Millisecond
 	names := make(map[protocol.CTID]protocol.Epoch, len(all))
 	for _, x := range all {
 		names[x.CTID] = x.Epoch
@@ -99,6 +102,17 @@ func (h *holder) tell(ctx context.Context) error {
 
 func (h *holder) sorted() []Held {
 	return slices.SortedFunc(maps.Values(h.held), func(a, b Held) int { return strings.Compare(a.CTID.String(), b.CTID.String()) })
+}
+
+// every is how far leases are apart: a third of what a grant is good for, as long as
+// something is held by it.
+func (h *holder) every() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.names)+len(h.held) == 0 || h.ttl <= 0 {
+		return every
+	}
+	return max(time.Second, min(every, h.ttl/3))
 }
 
 // told is what a lease tells: what the newest grant names, and what is held.
@@ -153,7 +167,7 @@ func (l *Lease) Await(ctx context.Context, id protocol.CTID) (protocol.Epoch, er
 			return e, nil
 		}
 		if !asked {
-			l.ASAP()
+			l.Soon()
 		}
 		select {
 		case <-ctx.Done():

@@ -19,9 +19,12 @@ import (
 	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
-// every is how often a lease is asked for: eighteen times within the time
-// to live of a grant.
-const every = 5 * time.Second
+// every is how often a lease is asked for while nothing unique is held: three times
+// within the time to live of a grant. The coordinator wants one sooner if it needs it.
+const every = 30 * time.Second
+
+// patience is how long the connection may take for a lease.
+const patience = 5 * time.Second
 
 // Config is what a lease is asked for with. All of it is required.
 type Config struct {
@@ -75,11 +78,16 @@ func (l *Lease) Take(m wire.Message) bool {
 // Run asks for leases and takes grants until ctx ends, and returns its cause. What is
 // held when a grant has ended is killed by the guard.
 func (l *Lease) Run(ctx context.Context) error {
-	ticker := time.NewTicker(every)
+	pause := every
+	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	g := &gate{numbers: l.cfg.Numbers}
 	var number uint64
 	for {
+		if now := l.holder.every(); now != pause {
+			pause = now
+			ticker.Reset(pause)
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -87,6 +95,7 @@ func (l *Lease) Run(ctx context.Context) error {
 			number++
 			l.ask(ctx, number)
 		case <-l.soon:
+			ticker.Reset(pause)
 			number++
 			l.ask(ctx, number)
 		case m := <-l.grants:
@@ -107,12 +116,12 @@ func (l *Lease) ask(ctx context.Context, number uint64) {
 	}
 	h := l.cfg.Host.Header(protocol.TypeLease)
 	h.Seq, h.Chal = seq, chal
-	payload, err := l.cfg.Host.Seal(protocol.Lease{Header: h, Number: number, Boot: l.cfg.Boot, Inst: n.Inst(), Beat: n.Beat(), SleepMS: l.sleepMS(), Held: l.holder.told(), Took: l.holder.took()})
+	payload, err := l.cfg.Host.Seal(protocol.Lease{Header: h, Number: number, Boot: l.cfg.Boot, Inst: n.Inst(), SleepMS: l.sleepMS(), Held: l.holder.told(), Took: l.holder.took()})
 	if err != nil {
 		l.cfg.Log.Error("a lease cannot be signed", "error", err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, every)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := l.cfg.Publish(ctx, l.cfg.Host.Topic(protocol.ChannelLease), payload, false); err != nil {
 		l.cfg.Lost(seq.Conn)
@@ -145,7 +154,7 @@ func (l *Lease) grant(ctx context.Context, gate *gate, m wire.Message) error {
 		}
 		l.until.Store(at + g.TTLms)
 		l.at.Store(now)
-		l.holder.granted(ctx, g.Held, msg.Header.Seq, at+g.TTLms)
+		l.holder.granted(ctx, g.Held, msg.Header.Seq, at, g.TTLms)
 	}
 	l.cfg.Traffic.Received(protocol.TypeGrant)
 	return nil
@@ -159,11 +168,11 @@ func (l *Lease) Sleep(d time.Duration) {
 		until = l.cfg.BootMS() + d.Milliseconds()
 	}
 	l.sleep.Store(until)
-	l.ASAP()
+	l.Soon()
 }
 
-// ASAP has a lease sent at once.
-func (l *Lease) ASAP() {
+// Soon asks for a lease now, and goes on from there.
+func (l *Lease) Soon() {
 	select {
 	case l.soon <- struct{}{}:
 	default:

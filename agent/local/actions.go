@@ -43,7 +43,7 @@ func (h *handlers) listActions(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var before uint64
-	if id := q.Get("before"); id != "" {
+	if id := q.Get("cursor"); id != "" {
 		act, err := h.resolve(r.Context(), id)
 		if err != nil {
 			return err
@@ -59,6 +59,7 @@ func (h *handlers) listActions(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		if len(all) == int(limit) {
+			w.Header().Set(api.NextCursor, all[len(all)-1].ID)
 			break
 		}
 		if len(states) == 0 || slices.Contains(states, act.State) {
@@ -239,7 +240,8 @@ func (h *handlers) actionOf(a agent.Action) api.Action {
 	out := api.Action{
 		ID: a.ID.String(), Host: string(h.host), State: string(a.State), Reason: string(a.Reason), Detail: a.Detail, Shown: shown(a),
 		Requester: a.Requester, Digest: a.Digest.String(), Attempt: a.Attempt, AcceptSeq: a.AcceptSeq, Cancelling: a.Cancelling,
-		CreatedAt: webapi.At(a.CreatedMS), UpdatedAt: webapi.At(max(a.CreatedMS, a.AcceptedMS, a.StartedMS, a.EndedMS)), EndedAt: webapi.Maybe(a.EndedMS),
+		CancelRefused: !a.Cancelling && !a.State.Final() && strings.HasPrefix(a.Detail, protocol.NotCancelled),
+		CreatedAt:     webapi.At(a.CreatedMS), UpdatedAt: webapi.At(max(a.CreatedMS, a.AcceptedMS, a.StartedMS, a.EndedMS)), EndedAt: webapi.Maybe(a.EndedMS),
 		Exit: webapi.Exit(a.Exit), Output: webapi.Output(a.Output),
 	}
 	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {

@@ -42,7 +42,7 @@ type attached struct {
 	offset int64
 }
 
-// Read implements [attach.Part].
+// Read implements [attach.Participant].
 func (p *attached) Read(ctx context.Context, emit func(int64, []byte) error) ([]byte, error) {
 	if err := p.Attachment.Read(ctx, p.offset, emit); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@
 // may ask of its agent, with or without a coordinator.
 //
 //	GET  /ping                      is anybody there
+//	GET  /readyz                    does it accept actions: 200, or 503 with the reason
 //	GET  /status                    one look ([api.AgentStatus])
 //	GET  /metrics                   for Prometheus
 //	POST /trigger                   look at everything now
@@ -60,6 +61,8 @@ type Config struct {
 	Measured func(*prom.Scrape)
 	// Check looks for what keeps the host from doing its work. Required.
 	Check func(context.Context) []api.Finding
+	// Support are texts for those who help, by name. They may hold secrets. Default: none.
+	Support map[string]func(context.Context, io.Writer) error
 	// Log hears of what went wrong inside. Default: none.
 	Log *slog.Logger
 }
@@ -88,6 +91,7 @@ func New(cfg Config) (http.Handler, error) {
 	h := &handlers{cfg.Agent, cfg.Host, cfg.Version, cfg.Measured, cfg.Check, cfg.Log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ping", h.handle(h.ping))
+	mux.HandleFunc("GET /readyz", h.handle(h.ready))
 	mux.HandleFunc("GET /status", h.handle(h.status))
 	mux.HandleFunc("POST /trigger", h.handle(h.trigger))
 	mux.HandleFunc("POST /heartbeat", h.handle(h.heartbeat))
@@ -101,6 +105,15 @@ func New(cfg Config) (http.Handler, error) {
 	mux.HandleFunc("GET /v1/containers", h.handle(h.containers))
 	mux.HandleFunc("GET /v1/containers/{name}", h.handle(h.container))
 	mux.HandleFunc("GET /v1/check", h.handle(h.lookOver))
+	for name, tell := range cfg.Support {
+		mux.HandleFunc("GET /v1/support/"+name, h.handle(func(w http.ResponseWriter, r *http.Request) error {
+			var text strings.Builder
+			if err := tell(r.Context(), &text); err != nil {
+				return err
+			}
+			return write(w, http.StatusOK, api.SupportText{Text: text.String()})
+		}))
+	}
 	mux.HandleFunc("GET /v1/offline-preview", h.handle(h.offlinePreview))
 	mux.HandleFunc("GET /v1/audit/export", h.handle(h.exportAudit))
 	mux.Handle("GET /metrics", prom.Handler("hostler_agent_", h.metrics))
@@ -180,8 +193,26 @@ func read(w http.ResponseWriter, r *http.Request, v any) error {
 }
 
 func (h *handlers) ping(w http.ResponseWriter, _ *http.Request) error {
+	return plain(w, http.StatusOK, "pong")
+}
+
+// ready answers who looks after the process: it accepts new actions.
+func (h *handlers) ready(w http.ResponseWriter, r *http.Request) error {
+	s, err := h.agent.Status(r.Context())
+	switch {
+	case err != nil:
+		return err
+	case s.Degraded != "":
+		return plain(w, http.StatusServiceUnavailable, "nothing new is accepted: "+s.Degraded)
+	}
+	return plain(w, http.StatusOK, "ok")
+}
+
+// plain answers with a line of text.
+func plain(w http.ResponseWriter, status int, text string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, "pong\n")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n") // a client that is gone needs no answer
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"github.com/hostler-io/hostler/client"
 	"github.com/hostler-io/hostler/internal/brief"
 	"github.com/hostler-io/hostler/internal/builttest"
+	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 )
@@ -51,16 +53,23 @@ func must[T any](t testing.TB) func(T, error) T {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldWith(t, func(*agent.Config) {})
+}
+
+func newWorldWith(t *testing.T, change func(*agent.Config)) *world {
+	t.Helper()
 	dir := t.TempDir()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	q := must[*queue.Queue](t)(queue.Create(t.Context(), queue.Config{Path: filepath.Join(dir, "queue.db"), Log: log}, protocol.StoreID{1}))
 	r := must[*runner.Runner](t)(runner.New(runner.Config{Root: filepath.Join(dir, "runs"), Log: log}))
 	boot := must[string](t)(runner.Boot())
 	supervisors := commands.NewSupervisors(r, boot)
-	a := must[*agent.Agent](t)(agent.New(agent.Config{
+	cfg := agent.Config{
 		Host: "edge-01", Fleet: protocol.FleetID{1}, FleetName: "lab", Queue: q, Boot: boot, Log: log,
 		Commands: supervisors, RunDirs: supervisors, Supervisor: []string{builttest.Program(t, "hostler-run")},
-	}))
+	}
+	change(&cfg)
+	a := must[*agent.Agent](t)(agent.New(cfg))
 	w := &world{socket: filepath.Join(dir, "agent.sock"), agent: a}
 	h := must[http.Handler](t)(local.New(local.Config{Agent: a, Host: "edge-01", Version: "1.2.3", Check: well, Log: log}))
 	l := must[net.Listener](t)(local.Listen(t.Context(), w.socket, -1))
@@ -215,12 +224,12 @@ func TestList(t *testing.T) {
 	for query, want := range map[string][]string{
 		"":                              {ids[2], ids[1], ids[0]},
 		"limit=2":                       {ids[2], ids[1]},
-		"limit=2&before=" + ids[1]:      {ids[0]},
+		"limit=2&cursor=" + ids[1]:      {ids[0]},
 		"state=DONE,FAILED":             {ids[2], ids[1], ids[0]},
 		"state=RUNNING":                 {},
 		"host=edge-02":                  {},
 		"host=edge-01&state=DONE":       {ids[2], ids[1], ids[0]},
-		"before=" + ids[0] + "&limit=1": {},
+		"cursor=" + ids[0] + "&limit=1": {},
 	} {
 		var all []api.Action
 		if err := w.Get(t.Context(), "/v1/actions", must[url.Values](t)(url.ParseQuery(query)), &all); err != nil {
@@ -380,6 +389,45 @@ func TestStatusPingTrigger(t *testing.T) {
 	if status, _, b := w.raw(t, "GET", "/v1/containers", ""); status != 200 || string(b) != "[]\n" {
 		t.Errorf("containers: %d %s", status, b)
 	}
+}
+
+// filling are run directories on a file system that somebody has nearly filled.
+type filling struct {
+	commands.RunDirs
+	left atomic.Int64 // bytes of 64 MiB
+}
+
+func (f *filling) Space() (space.Space, error) {
+	return space.Space{Total: 64 << 20, Free: f.left.Load()}, nil
+}
+
+// TestReady: who looks after the agent is told why it accepts nothing.
+func TestReady(t *testing.T) {
+	var disk filling
+	w := newWorldWith(t, func(c *agent.Config) {
+		disk.RunDirs, c.RunDirs = c.RunDirs, &disk
+	})
+	answers := func(want int, text string) {
+		t.Helper()
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for begun := time.Now(); ; <-tick.C { // it looks at its disk in its own time
+			status, _, b := w.raw(t, "GET", "/readyz", "")
+			if status == want && strings.HasPrefix(string(b), text) {
+				return
+			}
+			if time.Since(begun) > 2*time.Minute {
+				t.Fatalf("it answers %d %s; want %d %s", status, b, want, text)
+			}
+		}
+	}
+	var a api.Action
+	if err := w.Post(t.Context(), "/v1/actions", nil, api.NewAction{Spec: runSpec(t, "/bin/true")}, &a); err == nil {
+		t.Errorf("a command begins with nothing free: %+v", a)
+	}
+	answers(503, "nothing new is accepted: ")
+	disk.left.Store(32 << 20)
+	answers(200, "ok\n")
 }
 
 // TestMetrics wants every code from the first scrape on.

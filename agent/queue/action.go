@@ -23,8 +23,8 @@ import (
 // FAILED with it; when too many reports wait, the refusal is queue_full. For an
 // action of this host that is [ErrFull] instead, and a known id of another
 // spec is [ErrExists]; such an error is that of all.
-func (q *Queue) AcceptOrders(ctx context.Context, all []Arrival, now Now) ([]Taken, error) {
-	taken := make([]Taken, len(all))
+func (q *Queue) AcceptOrders(ctx context.Context, all []Arrival, now Now) ([]Accepted, error) {
+	taken := make([]Accepted, len(all))
 	err := q.commit(ctx, failpoint.OrderTaken, "accepting actions from "+all[0].Order.Action.String(), func(tx txn) error {
 		for i, a := range all {
 			var err error
@@ -41,35 +41,35 @@ func (q *Queue) AcceptOrders(ctx context.Context, all []Arrival, now Now) ([]Tak
 }
 
 // take takes one order in.
-func take(tx txn, at protocol.Position, o Order, now Now) (Taken, error) {
+func take(tx txn, at protocol.Position, o Order, now Now) (Accepted, error) {
 	if err := advance(tx, at); err != nil {
-		return Taken{}, err
+		return Accepted{}, err
 	}
 	local := at.N == 0
 	known, err := remember(tx, o.Action)
 	switch {
 	case err == nil && local && known.Digest != protocol.Sum(o.Spec):
-		return Taken{}, ErrExists
+		return Accepted{}, ErrExists
 	case err == nil && local:
-		return Taken{Action: known}, nil
+		return Accepted{Action: known}, nil
 	case err == nil:
 		err = again(tx, &known, o.Spec, now)
-		return Taken{Action: known}, err
+		return Accepted{Action: known}, err
 	case !errors.Is(err, ErrUnknown):
-		return Taken{}, err
+		return Accepted{}, err
 	}
 	full, err := waiting(tx, protocol.StreamReport)
 	if err != nil {
-		return Taken{}, err
+		return Accepted{}, err
 	}
 	if full >= MaxOutbox {
 		if local {
-			return Taken{}, ErrFull
+			return Accepted{}, ErrFull
 		}
 		o.Refusal, o.Detail = CodeQueueFull, ErrFull.Error()
 	}
 	act, err := accept(tx, o, local, now)
-	return Taken{Action: act, Fresh: true}, err
+	return Accepted{Action: act, Fresh: true}, err
 }
 
 // accept makes a new action and moves it as far as the order says.

@@ -23,7 +23,7 @@ type txn struct {
 // fails, empties the memory. Steps run one after the other, and write what they have
 // changed here at their end.
 type memory struct {
-	places   map[protocol.Stream]place // nil: not read yet
+	places   map[protocol.Stream]streamEnds // nil: not read yet
 	accepted uint64
 
 	// Of the step that runs.
@@ -36,8 +36,8 @@ type memory struct {
 	steps uint64 // how many there were, undone ones too
 }
 
-// place is where a stream stands: its newest item, and the newest that is freed.
-type place struct{ at, freed protocol.Position }
+// streamEnds are where a stream stands: its newest item, and the newest that is freed.
+type streamEnds struct{ at, freed protocol.Position }
 
 // pushed is an item on its way up.
 type pushed struct {
@@ -63,13 +63,13 @@ func (tx txn) load() error {
 	return err
 }
 
-func readPlaces(tx txn) (map[protocol.Stream]place, error) {
-	places := make(map[protocol.Stream]place)
+func readPlaces(tx txn) (map[protocol.Stream]streamEnds, error) {
+	places := make(map[protocol.Stream]streamEnds)
 	for r, err := range tx.Query(`SELECT stream, n, h, freed_n, freed_h FROM streams`) {
 		if err != nil {
 			return nil, err
 		}
-		var p place
+		var p streamEnds
 		var s protocol.Stream
 		var h, freedH string
 		if err := r.Scan(&s, &p.at.N, &h, &p.freed.N, &freedH); err != nil {
@@ -89,7 +89,7 @@ func readPlaces(tx txn) (map[protocol.Stream]place, error) {
 
 // position returns the newest and the freed position of a stream, without store.
 func position(tx txn, s protocol.Stream) (at, freed protocol.Position, err error) {
-	var places map[protocol.Stream]place
+	var places map[protocol.Stream]streamEnds
 	if tx.memory == nil {
 		places, err = readPlaces(tx)
 	} else {
@@ -113,7 +113,7 @@ func move(tx txn, at, freed protocol.Position) error {
 	}
 	m, s := tx.memory, at.Stream
 	at.Store, freed.Store = protocol.StoreID{}, protocol.StoreID{} // are those of the queue
-	m.places[s] = place{at, freed}
+	m.places[s] = streamEnds{at, freed}
 	if !slices.Contains(m.moved, s) {
 		m.moved = append(m.moved, s)
 	}
@@ -186,7 +186,7 @@ func (tx txn) settle() error {
 
 // end writes what a step has left to be written, and returns what it has made of the
 // streams, for when it is durable: nil places for nothing.
-func (tx txn) end() (step uint64, places map[protocol.Stream]place, items []pushed, err error) {
+func (tx txn) end() (step uint64, places map[protocol.Stream]streamEnds, items []pushed, err error) {
 	m := tx.memory
 	m.steps++
 	if len(m.moved) > 0 {
@@ -210,12 +210,12 @@ func (tx txn) end() (step uint64, places map[protocol.Stream]place, items []push
 type known struct {
 	mu     sync.Mutex
 	step   uint64 // after which the places are these
-	places map[protocol.Stream]place
+	places map[protocol.Stream]streamEnds
 	items  map[protocol.Stream]map[uint64]pushed // the newest of each stream up
 }
 
 // wrote takes what a step has made durable.
-func (k *known) wrote(step uint64, places map[protocol.Stream]place, items []pushed) {
+func (k *known) wrote(step uint64, places map[protocol.Stream]streamEnds, items []pushed) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if step > k.step && places != nil {

@@ -154,7 +154,7 @@ func (q *Queue) update(ctx context.Context, what string, fn func(txn) error) err
 	}
 	beside, written := q.beside.next()
 	var step uint64
-	var places map[protocol.Stream]place
+	var places map[protocol.Stream]streamEnds
 	var items []pushed
 	err := q.db.Update(ctx, func(db *sqldb.Tx) error {
 		tx := txn{db, &q.memory}

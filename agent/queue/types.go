@@ -280,9 +280,9 @@ type Arrival struct {
 	Order Order
 }
 
-// Taken is what became of an arrival: the action as it is afterwards, and
+// Accepted is what became of an arrival: the action as it is afterwards, and
 // whether it is new.
-type Taken struct {
+type Accepted struct {
 	Action Action
 	Fresh  bool
 }

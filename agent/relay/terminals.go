@@ -342,7 +342,7 @@ func (s *typing) tell(ctx context.Context, r commands.Run) {
 			b = terminal.AppendAck(b, terminal.Ack{Peer: peer, Offset: offset})
 		}
 		if err := s.publish(ctx, b); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Debug("who types is not told how far that was taken", "action", s.id.String(), "error", err)
+			s.cfg.Log.Debug("telling a terminal how much of its input was taken", "action", s.id.String(), "error", err)
 		}
 	}
 }

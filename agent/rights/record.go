@@ -19,7 +19,7 @@ type Record struct {
 	Text   []byte   `json:"text,omitempty"`
 	Signed [][]byte `json:"signed,omitempty"`
 	// Taken is what the audit log is told of it.
-	Taken Taken `json:"taken,omitzero"`
+	InForce InForce `json:"taken,omitzero"`
 	// FloorMS is the newest date at which an approver or owner is known to have
 	// signed what counted, in Unix milliseconds: no approval that ended before it is
 	// good. A document of the owners sets it.
@@ -31,10 +31,10 @@ type Record struct {
 	Store   protocol.StoreID `json:"store,omitzero"`
 }
 
-// Taken tells how a policy has come into force. It is kept with the policy,
+// InForce tells how a policy has come into force. It is kept with the policy,
 // and recorded with the end of the action that brought it: once, whenever the
 // agent is killed.
-type Taken struct {
+type InForce struct {
 	Action   protocol.ActionID `json:"action"`
 	Before   uint64            `json:"before"` // number of the policy that was in force, from Source
 	Source   string            `json:"source"`

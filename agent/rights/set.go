@@ -70,7 +70,7 @@ func (r *Rights) Begin(j *actions.Job) {
 	} else {
 		step.Detail = err.Error()
 	}
-	if r.kept.Taken.Action == j.Action().ID {
+	if r.kept.InForce.Action == j.Action().ID {
 		record := r.taken()
 		step.Record = &record
 	}
@@ -86,9 +86,9 @@ func (r *Rights) take(p *policy.Policy, j *actions.Job) error {
 	}
 	next := r.kept
 	next.Number, next.Text, next.Signed = d.Number, args.Policy, args.Signed
-	next.Taken = Taken{Action: j.Action().ID, Before: r.info.Number, Source: r.info.Source, Bypass: p.Bypass()}
+	next.InForce = InForce{Action: j.Action().ID, Before: r.info.Number, Source: r.info.Source, Bypass: p.Bypass()}
 	for _, s := range signers {
-		next.Taken.SignedBy = append(next.Taken.SignedBy, s.Person)
+		next.InForce.SignedBy = append(next.InForce.SignedBy, s.Person)
 	}
 	if err := r.keep(next); err != nil {
 		return err
@@ -101,10 +101,10 @@ func (r *Rights) take(p *policy.Policy, j *actions.Job) error {
 func (r *Rights) taken() audit.Record {
 	kept := &r.kept
 	var persons []any
-	for _, p := range kept.Taken.SignedBy {
+	for _, p := range kept.InForce.SignedBy {
 		persons = append(persons, p)
 	}
 	return audit.Record{AtMS: r.cfg.Loop.WallMS(), Actor: "host", Verb: "policy.take", Digest: protocol.Sum(kept.Text), Detail: map[string]any{
-		"number": kept.Number, "before": kept.Taken.Before, "source_before": kept.Taken.Source, "bypass": kept.Taken.Bypass, "signed_by": persons,
+		"number": kept.Number, "before": kept.InForce.Before, "source_before": kept.InForce.Source, "bypass": kept.InForce.Bypass, "signed_by": persons,
 	}}
 }

@@ -69,7 +69,7 @@ func New(cfg Config) *Upgrade { return &Upgrade{cfg} }
 func (u *Upgrade) Admit(s *protocol.Spec) error {
 	switch p := u.cfg.Programs; {
 	case p == nil:
-		return fmt.Errorf("%w: this host is in no fleet, so nobody's packages are believed", actions.CodeUnsupported)
+		return fmt.Errorf("%w: this host is in no fleet, so no ring names the keys that sign packages; join a fleet first", actions.CodeUnsupported)
 	case p.Refusal != nil:
 		return fmt.Errorf("%w: %w", actions.CodeUnsupported, p.Refusal)
 	case !s.HasPayload():

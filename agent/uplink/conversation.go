@@ -148,16 +148,20 @@ func (u *Uplink) greetAgain() {
 
 // silence is how long nothing may be granted before the hello is said again: a
 // coordinator that was restarted, and whose announcement was lost, takes nothing
-// else.
-const silence = time.Minute
+// else. Before that, after doubt, a lease asks for a grant.
+const doubt, silence = 35 * time.Second, time.Minute
 
 // Listen says hello again when the coordinator has fallen silent.
 func (u *Uplink) Listen() {
 	if !u.link.answered {
 		return
 	}
-	if heard := max(u.link.since, u.cfg.Lease.GrantedMS()); u.loop.BootMS()-heard > silence.Milliseconds() {
+	heard := max(u.link.since, u.cfg.Lease.GrantedMS())
+	switch since := time.Duration(u.loop.BootMS()-heard) * time.Millisecond; {
+	case since > silence:
 		u.greetAgain()
+	case since > doubt:
+		u.cfg.Lease.Soon()
 	}
 }
 
@@ -175,9 +179,10 @@ func (u *Uplink) greeted(give protocol.Nonce) {
 	u.link.answered, u.link.since = true, u.loop.BootMS()
 	u.loop.Moved()
 	u.helloAgain.Stop()
+	u.cfg.Lease.Soon()
 	u.cfg.Relay.Renew()
 	u.cfg.Log.Info("the coordinator has answered", "conn", u.link.conn, "term_ring", u.gate.Seen.Ring, "term", u.gate.Seen.Counter)
-	u.beat.last = nil // the coordinator may know nothing of this host
+	u.beat.tellAll()
 	u.sendHeartbeat()
 }
 

@@ -1,6 +1,7 @@
 package uplink
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/loop"
@@ -84,11 +85,12 @@ func (u *Uplink) receipt(r *protocol.Receipt, raw []byte) {
 		}
 	}
 	u.sealed(r)
-	for _, want := range r.Want {
-		if want == protocol.WantFull {
-			u.beat.last = nil
-			u.sendHeartbeat()
-		}
+	u.beat.receipted(r.Beat)
+	if slices.Contains(r.Want, protocol.WantLease) {
+		u.cfg.Lease.Soon()
+	}
+	if slices.Contains(r.Want, protocol.WantFull) {
+		u.HeartbeatNow()
 	}
 	for _, c := range r.Credit {
 		u.cfg.Relay.Credit(c)

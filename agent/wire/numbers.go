@@ -20,7 +20,6 @@ type Numbers struct {
 	k    uint64
 	chal protocol.Nonce // zero until the hello of conn was answered
 	term protocol.Term  // newest that is durable
-	beat uint64         // the newest heartbeat's number
 	sent fresh.SentWindow
 }
 
@@ -76,20 +75,6 @@ func (n *Numbers) Term() protocol.Term {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.term
-}
-
-// SawBeat notes the number of a heartbeat that is about to be sent.
-func (n *Numbers) SawBeat(beat uint64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.beat = beat
-}
-
-// Beat is the number of the newest heartbeat.
-func (n *Numbers) Beat() uint64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.beat
 }
 
 // Next numbers a state message that is about to be sent at a time of the boot

@@ -2,19 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/agent/checkup"
 	"github.com/hostler-io/hostler/agent/fsck"
@@ -22,61 +17,8 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/client"
-	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/container"
 )
-
-// errUnwell tells that a check has failed. It was printed.
-var errUnwell = errors.New("a check has failed")
-
-func checkCommand(configured loader) *cobra.Command {
-	var socket, output string
-	cmd := &cobra.Command{
-		Use: "check", Short: "Look for what keeps this host from doing its work", Args: noArgs,
-		Long: "Look at the space of the directories, at what containers and commands need (LXC, podman, control groups,\n" +
-			"user namespaces), at the clock, at the way to the coordinator, at the certificate and the memory of the\n" +
-			"agent, and for what a crash has left. Of each fault it prints the cause and what mends it. It works with\n" +
-			"and without a running agent, and changes nothing. The exit code is 1 if a check has failed; warnings do\n" +
-			"not count.",
-		Example: "  hostler-agent check\n  hostler-agent check -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if socket != "" { // for the coordinator: how it ends says only that it was asked
-				agent, err := client.New(client.Config{Address: "unix://" + socket})
-				if err != nil {
-					return err
-				}
-				return agent.Lines(cmd.Context(), "/v1/check", nil, cmd.OutOrStdout())
-			}
-			if output != "text" && output != "json" {
-				return fmt.Errorf("%w: -o %s: want text or json", daemon.ErrUsage, output)
-			}
-			c, _, err := configured()
-			if err != nil {
-				return err
-			}
-			found := lookOver(cmd.Context(), c)
-			if output == "json" {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				err = e.Encode(found)
-			} else {
-				err = printFindings(cmd.OutOrStdout(), found)
-			}
-			for _, f := range found {
-				if err == nil && f.Result == api.FindingFailed {
-					err = errUnwell
-				}
-			}
-			return err
-		},
-	}
-	cmd.Flags().StringVar(&socket, "socket", "", "ask the agent of this socket")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	if err := cmd.Flags().MarkHidden("socket"); err != nil {
-		panic(err) // the flag stands above
-	}
-	return cmd
-}
 
 // lookOver checks this host as it is configured.
 func lookOver(ctx context.Context, c config) []api.Finding {
@@ -112,6 +54,9 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 	cfg.Needs = append(cfg.Needs, checkup.Need{Name: "commands", Problem: err, Mend: "apt-get install --reinstall hostler-agent"},
 		checkup.Need{Name: "cgroup2", Problem: containment(), Mend: "see doc/hosts.md: what the host can do without"},
 		checkup.Need{Name: "user namespaces", Problem: namespaces(), Mend: "sysctl -w user.max_user_namespaces=65536"})
+	for i, ids := range []container.IDRange{c.LXC.ids(), c.Podman.ids()} {
+		cfg.Needs = append(cfg.Needs, checkup.Need{Name: []string{"ids of lxc", "ids of podman"}[i], Problem: checkup.Shared(ids.First, ids.Count, "/etc/subuid", "/etc/subgid"), Mend: "choose another first_id in the configuration, or other ids in that line"})
+	}
 	rec, err := s.record()
 	switch {
 	case err == nil && rec.Member():
@@ -120,7 +65,8 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 			cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "restore the files, or join again: hostler-agent leave"})
 			break
 		}
-		cfg.Certificate, cfg.Addresses = m.expires(), addressesOf(rec, m, member)
+		_, cfg.Certificate = m.validity()
+		cfg.Addresses = addressesOf(rec, m, member)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "restore " + s.membership() + ", or join again: hostler-agent leave"})
 	}
@@ -195,24 +141,4 @@ func namespaces() error {
 		return fmt.Errorf("the kernel has no user namespaces: %w", err)
 	}
 	return nil
-}
-
-// printFindings writes findings for people, those that are well in a line.
-func printFindings(w io.Writer, all []api.Finding) error {
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	counts := make(map[string]int)
-	for _, f := range all {
-		counts[f.Result]++
-		fmt.Fprintf(t, "%s\t%s\n", f.Result, f.Check)
-		if f.Cause != "" {
-			fmt.Fprintf(t, "\t%s\n\tmend: %s\n", f.Cause, f.Mend)
-		}
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(&b, "%d checks, %d warnings, %d failed\n", len(all), counts[api.FindingWarning], counts[api.FindingFailed])
-	_, err := io.WriteString(w, b.String())
-	return err
 }

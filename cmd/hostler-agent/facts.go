@@ -1,8 +1,11 @@
 package main
 
 import (
+	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/alerts"
 	"github.com/hostler-io/hostler/metrics"
 )
@@ -10,20 +13,45 @@ import (
 // facts are what the agent knows of itself and of its containers, and no counter of the
 // kernel tells. It belongs to the goroutine of the meter.
 type facts struct {
-	// unsent is how many reports and alerts wait for a receipt, and certificate when the
-	// host's certificate ends; nil on a host without a coordinator.
+	// unsent is how many reports and alerts wait for a receipt, and certificate from when
+	// until when the host's certificate is good; nil on a host without a coordinator.
 	unsent      func() uint64
-	certificate func() time.Time
+	certificate func() (from, until time.Time)
+
+	calendar calendar
 
 	waits time.Duration // boot clock, since when something has waited; 0 is nothing
-	pids  map[string]pids
+	ends  map[string]ends
 }
 
-// pids are the first processes that a container was seen with.
-type pids struct {
-	now   int
+// ends are the times that a container has ended, and what was seen of it last.
+type ends struct {
+	init  int             // first process of a foreign one, which leaves no word of its ends
+	last  queue.End       // of one of ours
 	at    time.Duration   // boot clock, when it was last seen
-	since []time.Duration // when another one was seen
+	since []time.Duration // boot clock, when it ended
+}
+
+// take takes what is known of a container at a time. The ends of before the first look are
+// dated by the wall clock, as nothing else can; the others are as old as the look.
+func (e *ends) take(c agent.Container, now time.Duration, date time.Time) {
+	first := e.at == 0
+	if c.Foreign && !first && e.init != c.InitPID {
+		e.since = append(e.since, now)
+	}
+	for _, end := range c.Ends[slices.Index(c.Ends, e.last)+1:] {
+		switch age := date.Sub(time.UnixMilli(end.AtMS)); {
+		case !first:
+			e.since = append(e.since, now)
+		case age >= 0 && age <= restartsWithin:
+			e.since = append(e.since, now-age)
+		}
+		e.last = end
+	}
+	for len(e.since) > maxRestarts || len(e.since) > 0 && now-e.since[0] > restartsWithin {
+		e.since = e.since[1:]
+	}
+	e.init, e.at = c.InitPID, now
 }
 
 // restartsWithin is the time in which restarts are counted, and maxRestarts how many
@@ -34,7 +62,7 @@ const (
 )
 
 // values are the facts at a time of the boot clock.
-func (f *facts) values(now time.Duration, date time.Time, running []metrics.Container) (all []metrics.Value) {
+func (f *facts) values(now time.Duration, date time.Time, containers []agent.Container) (all []metrics.Value) {
 	set := func(container string, m metrics.Metric, v float64) {
 		all = append(all, metrics.Value{Series: metrics.Series{Container: container, Metric: m}, Mean: v, Max: v})
 	}
@@ -51,30 +79,49 @@ func (f *facts) values(now time.Duration, date time.Time, running []metrics.Cont
 		set("", metrics.QueueAge, age.Seconds())
 	}
 	if f.certificate != nil {
-		if end := f.certificate(); !end.IsZero() {
-			set("", metrics.Certificate, end.Sub(date).Seconds())
+		if from, until := f.certificate(); !until.IsZero() {
+			set("", metrics.Certificate, until.Sub(f.calendar.today(now, date, from)).Seconds())
 		}
 	}
-	seen := make(map[string]pids, len(running))
-	for _, c := range running {
-		p := f.pids[c.Name]
-		if p.now != 0 && p.now != c.InitPID && len(p.since) < maxRestarts {
-			p.since = append(p.since, now)
+	seen := make(map[string]ends, len(containers))
+	for _, c := range containers {
+		if c.InitPID == 0 {
+			continue
 		}
-		for len(p.since) > 0 && now-p.since[0] > restartsWithin {
-			p.since = p.since[1:]
-		}
-		p.now, p.at = c.InitPID, now
-		seen[c.Name] = p
-		set(c.Name, metrics.Restarts, float64(len(p.since)))
+		e := f.ends[c.Name]
+		e.take(c, now, date)
+		seen[c.Name] = e
+		set(c.Name, metrics.Restarts, float64(len(e.since)))
 	}
-	for name, p := range f.pids { // one that is between two starts
-		if _, ok := seen[name]; !ok && now-p.at <= restartsWithin {
-			seen[name] = p
+	for name, e := range f.ends { // one that is between two starts
+		if _, ok := seen[name]; !ok && now-e.at <= restartsWithin {
+			seen[name] = e
 		}
 	}
-	f.pids = seen
+	f.ends = seen
 	return all
+}
+
+// calendar is the date by a clock that nobody sets. The wall clock is asked once, when it
+// is not before what is known to have been: a jump of it changes nothing.
+type calendar struct {
+	date time.Time
+	at   time.Duration // boot clock of date
+	wall bool          // date is by the wall clock
+}
+
+// today returns the date, which is not before floor.
+func (c *calendar) today(now time.Duration, wall, floor time.Time) time.Time {
+	today := c.date.Add(now - c.at)
+	switch {
+	case !c.wall && !wall.Before(floor):
+		c.date, c.at, c.wall = wall, now, true
+	case today.Before(floor):
+		c.date, c.at = floor, now
+	default:
+		return today
+	}
+	return c.date
 }
 
 // rules gives the meter the coordinator's rules of alerts, from any goroutine. They are

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/alerts"
 	"github.com/hostler-io/hostler/metrics"
 )
@@ -14,15 +16,13 @@ import (
 func TestFacts(t *testing.T) {
 	unsent := uint64(0)
 	end := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
-	f := facts{unsent: func() uint64 { return unsent }, certificate: func() time.Time { return end }}
+	f := facts{unsent: func() uint64 { return unsent }, certificate: func() (time.Time, time.Time) { return end.Add(-20 * 24 * time.Hour), end }}
 	now, date := 100*time.Hour, end.Add(-10*24*time.Hour)
 	value := func(pid int, container string, m metrics.Metric) float64 {
 		t.Helper()
-		var running []metrics.Container
-		if pid != 0 {
-			running = []metrics.Container{{Name: "web", InitPID: pid}}
-		}
-		for _, v := range f.values(now, date, running) {
+		c := agent.Container{InitPID: pid, Foreign: true}
+		c.Name = "web"
+		for _, v := range f.values(now, date, []agent.Container{c}) {
 			if v.Series == (metrics.Series{Container: container, Metric: m}) {
 				return v.Mean
 			}
@@ -31,6 +31,12 @@ func TestFacts(t *testing.T) {
 	}
 	if got := value(7, "", metrics.Certificate); got != 10*24*3600 {
 		t.Errorf("the certificate lives %v s", got)
+	}
+	for _, jump := range []int{-10, 20, -10} {
+		date = date.AddDate(jump, 0, 0)
+		if got := value(7, "", metrics.Certificate); got != 10*24*3600 {
+			t.Errorf("after a jump of the clock by %d years the certificate lives %v s", jump, got)
+		}
 	}
 	if got := value(7, "", metrics.QueueAge); got != 0 {
 		t.Errorf("nothing waits, for %v s", got)
@@ -55,9 +61,44 @@ func TestFacts(t *testing.T) {
 	if got := value(9, "web", metrics.Restarts); got != 0 {
 		t.Errorf("two hours later: %v restarts", got)
 	}
+	// One of ours, of which each end is known, however many there were between two looks.
+	ours := agent.Container{InitPID: 9}
+	ours.Name = "db"
+	for n, step := range []struct {
+		before []time.Duration
+		want   float64
+	}{{[]time.Duration{3 * time.Hour, time.Minute}, 1}, {nil, 1}, {[]time.Duration{5 * time.Second, 4 * time.Second, 3 * time.Second}, 4}, {nil, 4}} {
+		now += 15 * time.Second
+		for _, ago := range step.before {
+			ours.Ends = append(ours.Ends, queue.End{AtMS: date.Add(-ago).UnixMilli(), Code: n})
+		}
+		ours.Ends = ours.Ends[max(0, len(ours.Ends)-4):]
+		all := f.values(now, date, []agent.Container{ours})
+		if got := all[len(all)-1].Mean; got != step.want {
+			t.Errorf("step %d: %v restarts of one of ours, want %v", n, got, step.want)
+		}
+		date = date.AddDate(10, 0, 0) // no clock changes that
+	}
 	bare := facts{}
 	if got := bare.values(now, date, nil); len(got) != 0 {
 		t.Errorf("a host without a coordinator: %v", got)
+	}
+}
+
+// TestBootIn1970: until the clock is set, it is no earlier than the certificate says.
+func TestBootIn1970(t *testing.T) {
+	var c calendar
+	floor := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	real := floor.AddDate(0, 0, 30)
+	for i, step := range []struct{ wall, want time.Time }{
+		{time.Unix(9, 0), floor}, {time.Unix(69, 0), floor.Add(time.Minute)}, {real, real}, {real.AddDate(10, 0, 0), real.Add(time.Minute)},
+	} {
+		if got := c.today(time.Duration(i)*time.Minute, step.wall, floor); !got.Equal(step.want) {
+			t.Errorf("step %d: %s, want %s", i, got, step.want)
+		}
+	}
+	if got := c.today(time.Hour, real, real.AddDate(1, 0, 0)); !got.Equal(real.AddDate(1, 0, 0)) {
+		t.Errorf("a newer certificate: %s", got)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/lxc"
+	"github.com/hostler-io/hostler/network"
 	"github.com/hostler-io/hostler/podman"
 )
 
@@ -34,12 +35,12 @@ func fsckCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 			"over, containers of LXC and podman that are half made, half removed or half started, what is mounted\n" +
 			"in them, their locks, cables and rules of ports without a container. Of each finding it prints what it is, why it is\n" +
 			"taken for debris, and what --repair does. It works while the agent is stopped, and then it may repair;\n" +
-			"while the agent runs it only looks. No container that is whole, no root directory of one and nobody\n" +
-			"else's things are touched. The exit code is 1 if anything is left, or could not be looked at.",
+			"while the agent runs it only looks. It never touches a whole container, the root directory of a\n" +
+			"container, or things of other programs. The exit code is 1 if anything is left, or could not be looked at.",
 		Example: "  hostler-agent fsck\n  systemctl stop hostler-agent && hostler-agent fsck --repair; systemctl start hostler-agent\n  hostler-agent fsck -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
-				return fmt.Errorf("%w: -o %s: want text or json", daemon.ErrUsage, output)
+				return daemon.Usage(fmt.Errorf("-o %s: want text or json", output))
 			}
 			c, _, err := configured()
 			if err != nil {
@@ -90,7 +91,7 @@ func check(ctx context.Context, c config, repair bool, log *slog.Logger) (r fsck
 	return fsck.Check(ctx, fsck.Config{
 		Runs: s.runs(), Memory: s.queueFile(), Spare: string(s), Runtimes: tidiers,
 		Networks: func(known func(context.Context) (map[string]bool, error)) container.Tidier {
-			return netTidier{s.mark(), known}
+			return network.Tidier{Mark: s.mark(), Known: known}
 		},
 	}, repair), nil
 }

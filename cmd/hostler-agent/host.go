@@ -19,7 +19,6 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/cgroup"
-	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/network"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -54,7 +53,7 @@ func newMachine(stateDir string, unsupported []string) *machine {
 func (m *machine) info() protocol.HostInfo {
 	i := m.fixed
 	i.Hostname, _ = os.Hostname()
-	i.UptimeMS, i.MemoryFree = clock.BootMS(), meminfo("MemAvailable:")
+	i.MemoryFree = meminfo("MemAvailable:")
 	i.DiskBytes, i.DiskFree = disk(m.stateDir)
 	if load, err := strconv.ParseFloat(firstField(text("/proc/loadavg")), 64); err == nil {
 		i.Load1000 = int64(load * 1000)

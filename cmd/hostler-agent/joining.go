@@ -62,7 +62,7 @@ func joinFleet(ctx context.Context, c config, code, host string, labels []string
 }
 
 // errNoEnrolment tells that there is nothing to go on with.
-var errNoEnrolment = fmt.Errorf("%w: no enrolment is under way; give the code that hostler host invite prints", daemon.ErrUsage)
+var errNoEnrolment = daemon.Usage(errors.New("no enrolment is under way; give the code that hostler host invite prints"))
 
 // joinable refuses a join that cannot succeed, before the join writes anything.
 func (s state) joinable(c config, code, host string, labels []string) error {
@@ -83,11 +83,11 @@ func fresh(c config, code, host string, labels []string) (join.Record, error) {
 	}
 	id, err := protocol.ParseHostID(host)
 	if err != nil {
-		return join.Record{}, fmt.Errorf("%w: --host %.70q: %w", daemon.ErrUsage, host, err)
+		return join.Record{}, daemon.Usage(fmt.Errorf("--host %.70q: %w", host, err))
 	}
 	r, err := join.Begin(strings.TrimSpace(code), id, labels)
 	if err != nil {
-		err = fmt.Errorf("%w: %w", daemon.ErrUsage, err)
+		err = daemon.Usage(err)
 	}
 	return r, err
 }
@@ -109,7 +109,7 @@ func begin(s state, c config, code, host string, labels []string) (join.Record, 
 		return old, errNoEnrolment
 	case old.State == enrol.Denied || old.State == enrol.Revoked:
 		return old, fmt.Errorf("%w: host %s was %s; it needs a new code: hostler host invite", errRefused, old.Host, old.State)
-	case old.Code == "" && old.Session == (enrol.SessionID{}):
+	case old.Code == "" && old.Exchange == (enrol.ExchangeID{}):
 		return old, fmt.Errorf("%w: the code of host %s was refused; it needs a new code: hostler host invite", errRefused, old.Host)
 	default:
 		return old, nil
@@ -181,7 +181,7 @@ func explain(r join.Record, err error) error {
 }
 
 // errNoFleet tells that there is nothing to leave.
-var errNoFleet = fmt.Errorf("%w: this host has joined no fleet", daemon.ErrUsage)
+var errNoFleet = daemon.Usage(errors.New("this host has joined no fleet"))
 
 // leaveFleet makes the host nobody's. It asks on in unless it is sure.
 func leaveFleet(ctx context.Context, c config, sure bool, in io.Reader, out io.Writer) error {
@@ -278,7 +278,7 @@ func beginAgain(s state, old join.Record, code string, labels []string) (join.Re
 	}
 	r, err := join.Begin(strings.TrimSpace(code), old.Host, labels)
 	if err != nil {
-		return r, fmt.Errorf("%w: %w", daemon.ErrUsage, err)
+		return r, daemon.Usage(err)
 	}
 	return r, nil
 }

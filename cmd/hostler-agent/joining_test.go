@@ -50,7 +50,7 @@ func answering(t *testing.T, answer string) join.Record {
 	})
 	code := must[string](t)(enrol.JoinCode{Addresses: []string{l.Addr().String()}, Pin: pin, Secret: enrol.Secret{1}}.Encode())
 	r := must[join.Record](t)(join.Begin(code, "web1", nil))
-	r.Session, r.State, r.Rings = enrol.SessionID{1}, enrol.Pending, [][]byte{signed}
+	r.Exchange, r.State, r.Rings = enrol.ExchangeID{1}, enrol.Pending, [][]byte{signed}
 	return r
 }
 

@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/agent/hostcmd"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/protocol"
@@ -35,11 +36,11 @@ const exitRefused = 4
 
 func program(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return daemon.Run(ctx, rootCommand(), args, stdin, stdout, stderr,
-		daemon.Exit{Err: errChanged, Code: protocol.ExitChanged, Silent: true}, // whoever pulls begins anew, and says so
-		daemon.Exit{Err: errLeft, Code: daemon.ExitFailed, Silent: true},       // it was printed
-		daemon.Exit{Err: errUnwell, Code: daemon.ExitFailed, Silent: true},     // likewise
+		daemon.Exit{Err: hostcmd.ErrChanged, Code: protocol.ExitChanged, Silent: true}, // whoever pulls begins anew, and says so
+		daemon.Exit{Err: errLeft, Code: daemon.ExitFailed, Silent: true},               // it was printed
+		daemon.Exit{Err: hostcmd.ErrUnwell, Code: daemon.ExitFailed, Silent: true},     // likewise
 		daemon.Exit{Err: errRefused, Code: exitRefused},
-		daemon.Exit{Err: errAbsent, Code: protocol.ExitAbsent})
+		daemon.Exit{Err: hostcmd.ErrAbsent, Code: protocol.ExitAbsent})
 }
 
 // loader reads the configuration.
@@ -55,7 +56,7 @@ func rootCommand() *cobra.Command {
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
 	}
 	root := daemon.Command("hostler-agent", "Look after this host: its commands and its containers",
-		filesCommand(), imagesCommand(), backupsCommand(), networksCommand(), joinCommand(configured, logger), leaveCommand(configured), daemon.Config(defaultConfigPath, configured, defaults), policyCommand(configured), fsckCommand(configured, logger), checkCommand(configured), auditCommand(configured), metricsCommand(configured), logsCommand(), inspectCommand(), guardCommand(logger), trialCommand(configured, logger), &cobra.Command{
+		joinCommand(configured, logger), leaveCommand(configured), daemon.Config(defaultConfigPath, configured, defaults), policyCommand(configured), fsckCommand(configured, logger), guardCommand(logger), trialCommand(configured, logger), &cobra.Command{
 			Use: "run", Short: "Serve until a signal ends it, and read the configuration again on SIGHUP; commands and containers go on", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				if err := rundir.SealFiles(); err != nil {
@@ -64,6 +65,7 @@ func rootCommand() *cobra.Command {
 				return run(cmd.Context(), configured, configFlag(configPath), logger(cmd))
 			},
 		})
+	root.AddCommand(ownCommands(configured).Commands()...)
 	root.PersistentFlags().StringVar(&configPath, "config", "", "configuration file (default "+defaultConfigPath+")")
 	root.PersistentFlags().TextVar(&level, "log-level", &level, "debug, info, warn or error")
 	return root
@@ -78,7 +80,7 @@ func configFlag(path string) []string {
 }
 
 // noArgs refuses arguments.
-var noArgs = daemon.Args(cobra.NoArgs)
+var noArgs = daemon.Args(0, 0)
 
 func joinCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *cobra.Command {
 	var (
@@ -92,7 +94,7 @@ func joinCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 			"wait until an operator has compared them and approved the host. It may be interrupted: without\n" +
 			"CODE it goes on where it was.\n\nA member that joins its own fleet again keeps its key, its name and all that it remembers: that is for\n" +
 			"a new coordinator in place of one that was lost without a backup. Stop the agent first.",
-		Args: daemon.Args(cobra.MaximumNArgs(1)),
+		Args: daemon.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := configured()
 			if err != nil {
@@ -102,7 +104,7 @@ func joinCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 			if len(args) > 0 {
 				code = args[0]
 			} else if host != "" || len(labels) > 0 {
-				return fmt.Errorf("%w: --host and --label go with a code", daemon.ErrUsage)
+				return daemon.Usage(errors.New("--host and --label go with a code"))
 			}
 			return joinFleet(cmd.Context(), c, code, host, labels, logger(cmd), cmd.OutOrStdout())
 		},
@@ -126,34 +128,4 @@ func leaveCommand(configured loader) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&sure, "yes", false, "do not ask")
 	return cmd
-}
-
-func auditCommand(configured loader) *cobra.Command {
-	var socket string
-	cmd := &cobra.Command{
-		Use: "export", Short: "Print this host's audit log, signed with the host's key",
-		Long: "Print the records of this host's audit log with checkpoints that the host signs. The agent must run.\n" +
-			"The output can be verified anywhere with the fleet's list of hosts:\n" +
-			"hostler audit verify FILE --roster ROSTER",
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if socket == "" {
-				c, _, err := configured()
-				if err != nil {
-					return err
-				}
-				socket = c.Socket
-			}
-			agent, err := client.New(client.Config{Address: "unix://" + socket})
-			if err != nil {
-				return err
-			}
-			if err := agent.Lines(cmd.Context(), "/v1/audit/export", nil, cmd.OutOrStdout()); err != nil {
-				return fmt.Errorf("export the audit log: %w", err)
-			}
-			return nil
-		},
-	}
-	cmd.Flags().StringVar(&socket, "socket", "", "the agent's socket (default: as configured)")
-	return daemon.Group("audit", "The audit log of this host", "audit needs export", cmd)
 }

@@ -353,12 +353,12 @@ func TestCommandLine(t *testing.T) {
 		text string
 	}{
 		{nil, daemon.ExitUsage, "a command is missing"},
-		{[]string{"jion"}, daemon.ExitUsage, "unknown command"},
+		{[]string{"jion"}, daemon.ExitUsage, `has no command "jion", did you mean hostler-agent join?`},
 		{[]string{"help", "jion"}, daemon.ExitUsage, `has no command "jion"`},
 		{[]string{"help", "run", "now"}, daemon.ExitUsage, `run has no command "now"`},
 		{[]string{"help", "run"}, 0, "hostler-agent run [flags]"},
-		{[]string{"run", "now"}, daemon.ExitUsage, "unknown command"},
-		{[]string{"run", "--fast"}, daemon.ExitUsage, "unknown flag"},
+		{[]string{"run", "now"}, daemon.ExitUsage, "run takes no arguments"},
+		{[]string{"run", "--fast"}, daemon.ExitUsage, "unknown flag: --fast"},
 		{[]string{"join"}, daemon.ExitUsage, "no enrolment is under way"},
 		{[]string{"join", "nonsense"}, daemon.ExitUsage, "unusable code"},
 		{[]string{"join", code, "--host", "Not A Host"}, daemon.ExitUsage, "--host"},

@@ -279,12 +279,12 @@ func (m *membership) renew(ctx context.Context) error {
 	return nil
 }
 
-// expires is when the host's certificate ends; zero if nobody can tell.
-func (m *membership) expires() time.Time {
+// validity is from when until when the host's certificate is good; zero if nobody can tell.
+func (m *membership) validity() (from, until time.Time) {
 	if leaf := m.cert.Load().Leaf; leaf != nil {
-		return leaf.NotAfter
+		return leaf.NotBefore, leaf.NotAfter
 	}
-	return time.Time{}
+	return time.Time{}, time.Time{}
 }
 
 func serial(leaf *x509.Certificate) string {

@@ -123,7 +123,7 @@ func policyCommand(configured loader) *cobra.Command {
 	var host string
 	check := &cobra.Command{
 		Use: "check FILE", Short: "Read a policy and list the ways around it",
-		Args: daemon.Args(cobra.ExactArgs(1)),
+		Args: daemon.Args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return checkPolicy(cmd.OutOrStdout(), args[0], host)
 		},
@@ -149,7 +149,7 @@ func checkPolicy(w io.Writer, path, host string) error {
 	if host != "" {
 		id, err := protocol.ParseHostID(host)
 		if err != nil {
-			return fmt.Errorf("%w: --host: %w", daemon.ErrUsage, err)
+			return daemon.Usage(fmt.Errorf("--host: %w", err))
 		}
 		hosts = append(hosts, id)
 	}

@@ -176,7 +176,7 @@ func TestPolicyCommands(t *testing.T) {
 		{[]string{"policy", "check", holes, "--host", "A"}, 2, "--host"},
 		{[]string{"policy", "check", bypass}, 0, "it can be bypassed in"},
 		{[]string{"policy", "check", dir + "/none"}, 1, "no such file"},
-		{[]string{"policy", "check"}, 2, "accepts 1 arg"},
+		{[]string{"policy", "check"}, 2, "takes 1 argument, got none"},
 		{[]string{"policy"}, 2, "check or show"},
 		{[]string{"policy", "show"}, 0, "# built in"},
 	} {

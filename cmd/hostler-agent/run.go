@@ -5,9 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"os/user"
 	"strconv"
@@ -27,6 +27,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cgroup"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
@@ -145,20 +146,9 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 			return err
 		}
 		cfg.Mover = []string{self, "files"}
-		cfg.Printers = map[protocol.Kind][]string{
-			protocol.KindHostAudit:   {self, "audit", "export", "--socket", c.Socket},
-			protocol.KindHostCheck:   {self, "check", "--socket=" + c.Socket},
-			protocol.KindHostMetrics: {self, "metrics", "--dir", s.metrics()},
-			protocol.KindInspect:     {self, "inspect", "--socket=" + c.Socket},
-			protocol.KindLogs:        {self, "logs", "--lxc-path=" + c.LXC.Path, "--podman-socket=" + c.Podman.Socket},
-		}
-		images, err := imagePrinters(self, s, c, runtimes)
-		if err != nil {
+		if cfg.Printers, err = c.told(self, s).Printers(runtimes); err != nil {
 			return err
 		}
-		maps.Copy(cfg.Printers, images)
-		maps.Copy(cfg.Printers, backupPrinters(self, s, c))
-		maps.Copy(cfg.Printers, networkPrinters(self, s, c))
 	} else {
 		unsupported = append(unsupported, "commands: "+err.Error())
 		log.Warn("commands are not supported", "error", err)
@@ -169,7 +159,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	}
 	defer func() { err = errors.Join(err, prober.Close()) }()
 	cfg.Probe = prober.Probe
-	cfg.Witness, cfg.Limiter, cfg.Backups = watchEnd, limiter{cgroup.Supported()}, kept{s}
+	cfg.Witness, cfg.Limiter, cfg.Backups = watchEnd, limiter{cgroup.Supported()}, backups{s}
 	if c.Network.Bridge != "" {
 		if cfg.Network, err = newBridge(c.Network, s); err != nil {
 			return err
@@ -194,7 +184,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	n.meter.list = n.agent.Containers
 	if n.member != nil {
 		n.meter.facts.unsent = func() uint64 { return n.agent.Metrics().Unsent }
-		n.meter.facts.certificate = n.member.expires
+		n.meter.facts.certificate = n.member.validity
 	}
 	return n.serve(ctx, host)
 }
@@ -235,9 +225,20 @@ func (n *node) join(ctx context.Context, cfg *agent.Config) error {
 
 // serve runs what was wired until ctx ends, or until the host joins a fleet.
 func (n *node) serve(ctx context.Context, host protocol.HostID) error {
+	from := n.reload.now.from
 	handler, err := local.New(local.Config{
 		Agent: n.agent, Host: host, Version: buildinfo.Version, Measured: n.meter.scrape, Log: n.log,
 		Check: func(ctx context.Context) []api.Finding { return lookOver(ctx, n.config) },
+		Support: map[string]func(context.Context, io.Writer) error{
+			"config": func(_ context.Context, w io.Writer) error { return settings.Show(w, &n.config, from) },
+			"fsck": func(ctx context.Context, w io.Writer) error {
+				r, err := check(ctx, n.config, false, n.log)
+				if err != nil {
+					return err
+				}
+				return printReport(w, r)
+			},
+		},
 	})
 	if err != nil {
 		return err
@@ -255,7 +256,7 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	g.Go(func() error { return n.awaitSwap(inner) })
 	others.Go(func() error { return local.Serve(beside, socket, handler) })
 	if n.member != nil {
-		others.Go(func() error { return n.bulk.Run(beside, mqtt.Session(n.agent.BulkSession())) })
+		others.Go(func() error { return n.bulk.Run(beside, mqtt.Opening(n.agent.BulkSession())) })
 		others.Go(func() error { return n.member.upkeep(beside) })
 		others.Go(func() error { return n.member.askWhy(beside) })
 	} else {
@@ -374,9 +375,9 @@ type link struct{ *mqtt.Client }
 
 // Run shadows the client's: the two kinds of session are one.
 func (l link) Run(ctx context.Context, open func(conn uint64) (uplink.Opening, error)) error {
-	return l.Client.Run(ctx, func(conn uint64) (mqtt.Session, error) {
+	return l.Client.Run(ctx, func(conn uint64) (mqtt.Opening, error) {
 		s, err := open(conn)
-		return mqtt.Session(s), err
+		return mqtt.Opening(s), err
 	})
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -49,7 +50,7 @@ func speak(ctx context.Context, c config, log *slog.Logger) (err error) {
 		return err
 	}
 	if !record.Member() {
-		return fmt.Errorf("%w: this host is in no fleet", daemon.ErrUsage)
+		return daemon.Usage(errors.New("this host is in no fleet"))
 	}
 	q, err := queue.Open(ctx, queue.Config{Path: filepath.Join(s.upgrade().Trial(), filepath.Base(s.queueFile())), Log: log})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -266,8 +267,9 @@ func ownedByDpkg(ctx context.Context, self string) (dpkg string, ours bool) {
 // dpkg has the package manager install the packages. Where systemd is in charge that
 // runs as a unit of its own: it restarts the agent, and must not end with it.
 func (u *upgrader) dpkg(ctx context.Context, dpkg string, r upgrade.Record) error {
-	argv := []string{dpkg, "--install", "--force-confdef", "--force-confold"}
-	for _, p := range r.Packages {
+	// After an error it goes on to no other package: the agent and its helper fit each other.
+	argv := []string{dpkg, "--install", "--abort-after=1", "--force-confdef", "--force-confold"}
+	for _, p := range slices.Sorted(slices.Values(r.Packages)) { // the agent first
 		if p == release.AgentLXC && helperOf(u.reload.now.config) == "" {
 			continue // it would ask for libraries that this host does without
 		}
@@ -305,11 +307,9 @@ func (u *upgrader) dpkg(ctx context.Context, dpkg string, r upgrade.Record) erro
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		t := &tail{}
-		if b, err := os.ReadFile(said); err == nil {
-			_, _ = t.Write(b) // it never fails
-		}
-		return fmt.Errorf("%s: %w%s", filepath.Base(dpkg), err, t.last())
+		b, _ := os.ReadFile(said) // it may have said nothing
+		_, why, _ := strings.Cut(string(b), "error processing ")
+		return fmt.Errorf("%s: %w: %.300s", filepath.Base(dpkg), err, strings.ToValidUTF8(strings.Join(strings.Fields(why), " "), "?"))
 	}
 	return nil
 }

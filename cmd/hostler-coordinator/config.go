@@ -34,7 +34,7 @@ type config struct {
 type policyConfig struct {
 	File      string `toml:"file" takes:"reload" does:"A file that says who may request what, and what waits for approvals before it is sent, in the language of the policies of hosts. Empty: operators and admins may request everything, and need no approval."`
 	HostsFile string `toml:"hosts_file" takes:"reload" does:"A copy of the policy in force on hosts that have not told theirs. The approvals that a policy asks for are collected before an order is sent; the host refuses what is not approved as it wants, whatever is known here."`
-	FourEyes  bool   `toml:"four_eyes" takes:"reload" does:"Count no approval of the person who made the request, if the token that made it has the name of that person."`
+	FourEyes  bool   `toml:"four_eyes" takes:"reload" does:"Count no approval of the person who made the request: the person to whom its token is bound. Requests that need approvals are refused to tokens that are bound to no person."`
 }
 
 // leaseConfig is about unique containers. Its times are those of [unique.Timing].
@@ -80,7 +80,7 @@ type httpConfig struct {
 type mqttConfig struct {
 	Listen    string   `toml:"listen" takes:"restart" does:"Where the embedded broker is served, with TLS."`
 	Addresses []string `toml:"addresses" takes:"restart" default:"as with http.addresses" does:"How hosts reach mqtt.listen, as host:port."`
-	Plain     bool     `toml:"plain" takes:"restart" does:"Mirror the state of the hosts as plain JSON below hostler/v1/FLEET/plain, retained, for tools that cannot unwrap signed messages. Nobody signs it, so nothing may act upon it."`
+	Plain     bool     `toml:"plain" takes:"restart" does:"Mirror the state of the hosts as plain JSON below hostler/v1/FLEET/plain, retained, for tools that cannot unwrap signed messages. These messages are not signed, so no program may act upon them."`
 }
 
 func defaults() config {

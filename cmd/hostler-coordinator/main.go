@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -43,7 +44,7 @@ func rootCommand() *cobra.Command {
 }
 
 // noArgs and oneArg refuse other arguments.
-var noArgs, oneArg = daemon.Args(cobra.NoArgs), daemon.Args(cobra.ExactArgs(1))
+var noArgs, oneArg = daemon.Args(0, 0), daemon.Args(1, 1)
 
 func initCommand(configured loader) *cobra.Command {
 	var fleet, ring string
@@ -68,7 +69,7 @@ func initCommand(configured loader) *cobra.Command {
 				return err
 			}
 			if (fleet == "") == (ring == "") {
-				return fmt.Errorf("%w: init needs either --fleet or --ring", daemon.ErrUsage)
+				return daemon.Usage(errors.New("init needs either --fleet or --ring"))
 			}
 			err = s.handingOver(func() error {
 				if fleet != "" {

@@ -242,9 +242,9 @@ func TestNothingThere(t *testing.T) {
 		{"backup", daemon.ExitFailed, []string{" holds no coordinator", "HOSTLER_STATE_DIR"}, []string{"backup", t.TempDir()}},
 		{"recover", daemon.ExitFailed, []string{" holds no coordinator", "HOSTLER_STATE_DIR", "restore FILE"}, []string{"recover"}},
 		{"restore", daemon.ExitFailed, []string{"restore /nope: no such file or directory\n"}, []string{"restore", "/nope"}},
-		{"no file", daemon.ExitUsage, []string{"accepts 1 arg"}, []string{"restore"}},
-		{"no place", daemon.ExitUsage, []string{"accepts 1 arg"}, []string{"backup"}},
-		{"too much", daemon.ExitUsage, []string{"unknown command"}, []string{"recover", "x"}},
+		{"no file", daemon.ExitUsage, []string{"takes 1 argument, got none"}, []string{"restore"}},
+		{"no place", daemon.ExitUsage, []string{"takes 1 argument, got none"}, []string{"backup"}},
+		{"too much", daemon.ExitUsage, []string{"recover takes no arguments, got 1"}, []string{"recover", "x"}},
 	} {
 		for _, there := range []bool{false, true} {
 			p := newProgram(t, 1)
@@ -282,11 +282,11 @@ func TestInitRefuses(t *testing.T) {
 		{"another fleet", daemon.ExitFailed, "belongs to fleet demo", []string{"init", "--fleet", other.code()}},
 		{"no such file", daemon.ExitFailed, "no such file", []string{"init", "--ring", filepath.Join(t.TempDir(), "missing")}},
 		{"another fleet's ring", daemon.ExitFailed, "unusable ring", []string{"init", "--ring", other.admit(field(t, theirs, "request"))}},
-		{"unknown flag", daemon.ExitUsage, "--fleat", []string{"init", "--fleat", "x"}},
-		{"unknown command", daemon.ExitUsage, "unknown command", []string{"inti"}},
+		{"unknown flag", daemon.ExitUsage, "unknown flag: --fleat, did you mean --fleet?", []string{"init", "--fleat", "x"}},
+		{"unknown command", daemon.ExitUsage, "did you mean hostler-coordinator init?", []string{"inti"}},
 		{"help of an unknown command", daemon.ExitUsage, `has no command "inti"`, []string{"help", "inti"}},
 		{"help of too much", daemon.ExitUsage, `init has no command "x"`, []string{"help", "init", "x"}},
-		{"too much", daemon.ExitUsage, "unknown command", []string{"init", "x"}},
+		{"too much", daemon.ExitUsage, "init takes no arguments", []string{"init", "x"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, talk := p.do(c.want, c.args...); !strings.Contains(talk, c.say) {

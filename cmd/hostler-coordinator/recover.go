@@ -52,12 +52,12 @@ it is one to them: neither believes a word of the other.`,
 			}
 			r.state, r.out, r.talk = state(c.StateDir), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if asNewFleet != (r.fleet != "") {
-				return fmt.Errorf("%w: --as-new-fleet and --fleet CODE belong together; hostler fleet init NAME makes a fleet and prints its code", daemon.ErrUsage)
+				return daemon.Usage(errors.New("--as-new-fleet and --fleet CODE belong together; hostler fleet init NAME makes a fleet and prints its code"))
 			}
 			return r.state.handingOver(func() error { return r.run(cmd.Context()) })
 		},
 	}
-	cmd.Flags().StringVar(&r.ring, "ring", "", "file with the rings of the fleet, of which the newest names the new key")
+	cmd.Flags().StringVar(&r.ring, "ring", "", "file with the rings of the fleet; the newest must name the new key")
 	cmd.Flags().BoolVar(&asNewFleet, "as-new-fleet", false, "make a copy that is part of another fleet")
 	cmd.Flags().StringVar(&r.fleet, "fleet", "", "code of that fleet")
 	cmd.Flags().BoolVar(&r.force, "force", false, "also if nothing is known that speaks against this state directory")

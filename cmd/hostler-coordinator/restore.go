@@ -45,11 +45,11 @@ only who had a coordinator's key can have made it.`,
 				dir = c.StateDir
 			}
 			if !filepath.IsAbs(dir) {
-				return fmt.Errorf("%w: --state: %q is not an absolute path", daemon.ErrUsage, dir)
+				return daemon.Usage(fmt.Errorf("--state: %q is not an absolute path", dir))
 			}
 			if code != "" {
 				if _, err := enrol.ParseFleetCode(code); err != nil {
-					return fmt.Errorf("%w: --fleet: %w; hostler fleet show prints the code", daemon.ErrUsage, err)
+					return daemon.Usage(fmt.Errorf("--fleet: %w; hostler fleet show prints the code", err))
 				}
 			}
 			if err := state(dir).handingOver(func() error { return restore(cmd.Context(), state(dir), args[0], code, cmd.ErrOrStderr()) }); err != nil {

@@ -34,6 +34,7 @@ import (
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/lobby"
 	"github.com/hostler-io/hostler/internal/prom"
+	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
@@ -107,6 +108,7 @@ type server struct {
 	noise   *web.Noise   // of the API
 	coord   *coordinator.Coordinator
 	saying  sync.Mutex // held to publish a list of revocations
+	looking sync.Mutex // held to look at the whole database
 	commits func() uint64
 }
 
@@ -153,11 +155,12 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 		return context.Cause(ctx)
 	})
 	g.Go(func() error {
+		was := s.config
 		for {
 			select {
 			case <-hangup:
 				tell(s.log, s.service.Reloading())
-				s.reread(ctx)
+				s.reread(ctx, &was)
 				s.ready()
 			case <-ctx.Done():
 				return nil
@@ -192,8 +195,8 @@ func tell(log *slog.Logger, err error) {
 
 // reread takes the rings into force that init --ring has put beside those that
 // are, and the policies that the configuration names now. Those that cannot be read
-// change nothing.
-func (s *server) reread(ctx context.Context) {
+// change nothing. was is the configuration as it was read before.
+func (s *server) reread(ctx context.Context, was *config) {
 	by := core.Actor{Name: "signal", Role: core.RoleAdmin}
 	chain, err := s.state.chain()
 	for err == nil && chain.Ring().Number > s.trust.Ring() {
@@ -210,6 +213,13 @@ func (s *server) reread(ctx context.Context) {
 		s.log.ErrorContext(ctx, "cannot take the policies; those of before stay in force", "err", err)
 		return
 	}
+	taken, _ := settings.Changed(was, &c)
+	_, restart := settings.Changed(&s.config, &c)
+	s.log.InfoContext(ctx, "the configuration was read again", "changed", taken)
+	if len(restart) > 0 {
+		s.log.WarnContext(ctx, "these settings take a restart: systemctl restart hostler-coordinator", "settings", restart)
+	}
+	*was = c
 	s.log.InfoContext(ctx, "policies are in force", "file", c.Policy.File, "hosts_file", c.Policy.HostsFile, "four_eyes", c.Policy.FourEyes)
 }
 
@@ -322,7 +332,7 @@ func (s *server) metrics(w *prom.Scrape) {
 		"api": float64(s.noise.Handshakes()), "broker": float64(n.Handshakes),
 	})
 	in := s.lobby.Stats()
-	w.Gauge("strangers", "Connections of broker and API whose other end has not said who it is.", float64(in.Strangers))
+	w.Gauge("strangers", "Connections to the broker and the API that are not authenticated yet.", float64(in.Strangers))
 	w.Gauge("strangers_max", "How many such connections there may be.", float64(s.share.strangers))
 	w.CounterBy("strangers_ended_total", "Such connections that were ended, by why.", "why", map[string]float64{
 		"full": float64(in.TurnedAway), "displaced": float64(in.Displaced), "late": float64(in.Overdue),
@@ -335,7 +345,7 @@ func (s *server) metrics(w *prom.Scrape) {
 
 // api is the HTTP server.
 func (s *server) api() (*http.Server, error) {
-	handler, err := web.New(web.Config{Coordinator: s.coord, Version: buildinfo.Version, OpenMetrics: s.config.HTTP.OpenMetrics, Commits: s.commits, Metrics: s.metrics, Log: s.log})
+	handler, err := web.New(web.Config{Coordinator: s.coord, Version: buildinfo.Version, OpenMetrics: s.config.HTTP.OpenMetrics, Commits: s.commits, Metrics: s.metrics, Check: s.check, Log: s.log})
 	if err != nil {
 		return nil, err
 	}

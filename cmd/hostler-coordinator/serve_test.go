@@ -221,14 +221,14 @@ func (s *server) listen(t *testing.T, c protocol.Channel, take func([]byte)) (le
 		t.Fatal(err)
 	}
 	up := make(chan struct{})
-	session := mqtt.Session{
+	session := mqtt.Opening{
 		Filters: []string{protocol.FleetTopic(s.trust.Chain().Ring().Name, c).String()},
 		Handle:  func(_ string, b []byte) { take(b) },
 		Up:      func(func(string, []byte, bool) error) { close(up) },
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- viewer.Run(ctx, func(uint64) (mqtt.Session, error) { return session, nil }) }()
+	go func() { done <- viewer.Run(ctx, func(uint64) (mqtt.Opening, error) { return session, nil }) }()
 	select {
 	case <-up:
 	case <-time.After(patience):

@@ -53,7 +53,7 @@ func (s state) lacking(err error) error {
 	const detail = "this coordinator is not part of a fleet yet"
 	switch _, unmade := s.code(); {
 	case errors.Is(err, fs.ErrPermission):
-		return lack{detail, fmt.Sprintf("It may not read %s: who runs hostler-coordinator init?", s)}
+		return lack{detail, fmt.Sprintf("It may not read %s: hostler-coordinator init was probably run by another user.", s)}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case unmade != nil:

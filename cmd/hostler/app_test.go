@@ -90,6 +90,23 @@ func (c *desk) run(ctx context.Context, args ...string) int {
 	return c.app.Run(ctx, root(c.app), append([]string{"--ca", c.ca}, args...))
 }
 
+// TestTokenOnTerminal: a token that is not given is asked for, and never shown.
+func TestTokenOnTerminal(t *testing.T) {
+	s := newSite(t)
+	c := newTerminal(t, s, true, "")
+	getenv, token := c.app.Getenv, s.tokens[core.RoleAdmin]
+	c.app.Getenv = func(k string) string {
+		if k == "HOSTLER_TOKEN" {
+			return ""
+		}
+		return getenv(k)
+	}
+	c.app.Secret = func(<-chan struct{}) ([]byte, error) { return []byte(token), nil }
+	if code := c.run(t.Context(), "login", s.url); code != 0 || !strings.Contains(c.shown(), "Token (it is not shown): \nLogged in") || strings.Contains(c.shown(), token) {
+		t.Errorf("code %d, shown %q", code, c.shown())
+	}
+}
+
 func TestAskOnTerminal(t *testing.T) {
 	s := newSite(t)
 	for _, x := range []struct {
@@ -193,7 +210,7 @@ func TestGoneMeanwhile(t *testing.T) {
 	}
 }
 
-// TestSilentHostIsNamed: a host whose line broke without a word counts as there for 20 s.
+// TestSilentHostIsNamed: a host whose line broke without a word counts as there for 45 s.
 // It is named as soon as it should have acknowledged its order, and with
 // --no-wait-offline it is left soon after. One that answers meanwhile is followed.
 func TestSilentHostIsNamed(t *testing.T) {

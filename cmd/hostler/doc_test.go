@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -101,6 +102,28 @@ func TestHelpFits(t *testing.T) {
 		}
 	}
 	walk(cmd)
+}
+
+// TestListsAndShowsAreAlike: each list can be filtered, cut and watched, each show can be
+// watched, and each of both takes every form of output.
+func TestListsAndShowsAreAlike(t *testing.T) {
+	wants := map[string][]string{"ls": {"output", "no-headers", "watch", "limit"}, "show": {"output", "no-headers", "watch"}, "explain": {"output", "watch"}}
+	paged := []string{"hostler action ls", "hostler audit ls"} // whose options the other end filters by
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, name := range wants[cmd.Name()] {
+			if cmd.Flags().Lookup(name) == nil {
+				t.Errorf("%s has no --%s", cmd.CommandPath(), name)
+			}
+		}
+		if cmd.Name() == "ls" && cmd.Flags().Lookup("filter") == nil && !slices.Contains(paged, cmd.CommandPath()) {
+			t.Errorf("%s has no --filter", cmd.CommandPath())
+		}
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(root(newDispatcher(&term.UI{Getenv: func(string) string { return "" }})))
 }
 
 // TestCountOfArguments: each command refuses too few and too many arguments as wrong

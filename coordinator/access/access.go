@@ -24,10 +24,12 @@ import (
 // one when they see it.
 const tokenPrefix = "hst_"
 
-// Wish is what a token is to be. Life 0 is for ever. Secret is made up by who asks, so
-// that asking again is harmless, or empty.
+// Wish is what a token is to be. Person is somebody of the ring to whom it is bound, or
+// empty. Life 0 is for ever. Secret is made up by who asks, so that asking again is
+// harmless, or empty.
 type Wish struct {
 	Name   string
+	Person string
 	Role   core.TokenRole
 	Life   time.Duration
 	Secret string
@@ -47,12 +49,16 @@ func (r *Room) CreateToken(ctx context.Context, by core.Actor, want Wish) (secre
 	if _, err := protocol.ParseHostID(want.Name); err != nil {
 		return "", core.Token{}, fmt.Errorf("%w: the name of a token is like that of a host: %w", core.ErrInvalid, err)
 	}
+	if want.Person != "" && !slices.ContainsFunc(r.base.Keys.Members(), func(m protocol.Member) bool { return m.Person == want.Person && !m.Revoked }) {
+		return "", core.Token{}, fmt.Errorf("%w: the ring has no person %.70q; see whom it has: hostler fleet ring show", core.ErrInvalid, want.Person)
+	}
 	if want.Secret != "" && !wellMade(want.Secret) {
 		return "", core.Token{}, fmt.Errorf("%w: a secret is %s and 32 characters of base32, all drawn at random", core.ErrInvalid, tokenPrefix)
 	}
 	if secret, t, err = newToken(r.base.Rand, r.base.LifeMS(), by.Name, want.Name, want.Role, want.Life); err != nil {
 		return "", core.Token{}, err
 	}
+	t.Person = want.Person
 	if want.Secret != "" {
 		secret, t.Hash = want.Secret, protocol.Sum([]byte(want.Secret))
 	}
@@ -65,7 +71,7 @@ func (r *Room) CreateToken(ctx context.Context, by core.Actor, want Wish) (secre
 		}
 		for _, old := range all {
 			switch {
-			case old.Hash == t.Hash && old.Role == t.Role && old.CreatedBy == t.CreatedBy && !ended(old, r.base.LifeMS()):
+			case old.Hash == t.Hash && old.Role == t.Role && old.Person == t.Person && old.CreatedBy == t.CreatedBy && !ended(old, r.base.LifeMS()):
 				t = old // its answer was lost
 				return nil
 			case !ended(old, r.base.LifeMS()):
@@ -82,10 +88,19 @@ func (r *Room) CreateToken(ctx context.Context, by core.Actor, want Wish) (secre
 		case !errors.Is(err, core.ErrNotFound):
 			return err
 		}
-		return cmp.Or(tx.Access.PutToken(t), r.base.Audit(tx, by, "token.create", t.ID, map[string]any{"name": t.Name, "role": t.Role}))
+		return cmp.Or(tx.Access.PutToken(t), r.base.Audit(tx, by, "token.create", t.ID, tokenDetail(t)))
 	})
 	r.bearers.changed()
 	return secret, t, err
+}
+
+// tokenDetail is what the audit log says of a new token.
+func tokenDetail(t core.Token) map[string]any {
+	detail := map[string]any{"name": t.Name, "role": t.Role}
+	if t.Person != "" {
+		detail["person"] = t.Person
+	}
+	return detail
 }
 
 // wellMade reports whether a secret is like those that are made here.

@@ -126,7 +126,7 @@ func (r *Room) Authenticate(ctx context.Context, secret string, end func(why err
 		}
 		b := &bearer{token: t, end: end}
 		if r.bearers.add(b, count) {
-			return core.Actor{Name: t.Name, Role: t.Role}, func() { r.bearers.remove(b) }, nil
+			return core.Actor{Name: t.Name, Person: t.Person, Role: t.Role}, func() { r.bearers.remove(b) }, nil
 		}
 	}
 }

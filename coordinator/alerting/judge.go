@@ -179,8 +179,9 @@ func idOf(r alerts.Rule) string {
 	return id
 }
 
-// judgeOffline: who is raised is cleared when the host is online, and not by a single
-// message of a bad line. A host that sleeps as it has told is expected to be silent.
+// judgeOffline decides about the rule offline. A raised alert is cleared when the host is
+// online; a single message over a bad line does not clear it. A host that announced its
+// sleep is expected to be silent.
 func judgeOffline(p core.Presence, rule alerts.Rule, uptime time.Duration, raised bool) (string, bool) {
 	limit, silence := time.Duration(rule.Threshold*float64(time.Second)), p.Silence
 	if !p.Heard {

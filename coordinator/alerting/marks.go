@@ -15,8 +15,8 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// Ack is a person's word that somebody looks after an alert: it is not told again while
-// it lasts. An alert that is raised anew later is another one.
+// Ack is the acknowledgement of an alert by a person: while the alert lasts, no more
+// notifications are sent for it. An alert that is raised again later is another alert.
 type Ack struct {
 	Host    protocol.HostID `json:"host"`
 	Alert   string          `json:"alert"`
@@ -26,7 +26,7 @@ type Ack struct {
 	Note    string          `json:"note,omitempty"`
 }
 
-// Mute keeps alerts from being told until it ends. They are listed all the same.
+// Mute stops notifications for alerts until it ends. The alerts are still listed.
 type Mute struct {
 	ID       string          `json:"id"`
 	Host     protocol.HostID `json:"host,omitempty"`     // the only host; empty is every host that Selector selects
@@ -128,8 +128,8 @@ func (r *Room) Raised(ctx context.Context, after protocol.HostID, limit int) (al
 	return all, next, err
 }
 
-// Acknowledge notes that somebody looks after the alert of a host whose id is or begins
-// with a text.
+// Acknowledge acknowledges the one alert of a host whose id is, or begins with, the text
+// id.
 func (r *Room) Acknowledge(ctx context.Context, by core.Actor, host protocol.HostID, id, note string) (done Raised, _ error) {
 	if err := r.base.Allow(by, core.RoleOperator, "acknowledge alerts"); err != nil {
 		return done, err

@@ -18,11 +18,11 @@ import (
 	"github.com/hostler-io/hostler/internal/notify"
 )
 
-// Notices says whom to tell of alerts, and when. The zero value tells nobody.
+// Notices says where notifications of alerts go, and when. The zero value sends none.
 type Notices struct {
 	Targets []notify.Target
-	// GroupBy is the name of a label: alerts of hosts with the same value of it are told
-	// together. Empty: all are.
+	// GroupBy is the name of a label: alerts of hosts with the same value of it share
+	// a notification. Empty: all alerts share one.
 	GroupBy string
 	// Wait is how long alerts are collected from the first on, so that a storm is one
 	// notification. Default 30 s.
@@ -36,8 +36,8 @@ type Notices struct {
 const (
 	// maxListed is how many alerts one notification lists; the others are counted.
 	maxListed = 100
-	// maxPending is how many notifications wait for one target. The oldest go first: who
-	// could not be reached for so long looks at the list instead.
+	// maxPending is how many notifications wait for one target. The oldest are
+	// dropped first: after so long an outage, the list of alerts tells more.
 	maxPending = 100
 	// sendPatience is how long one try may take.
 	sendPatience = 30 * time.Second
@@ -79,7 +79,7 @@ func readLedger(tx core.Tx) (l ledger, err error) {
 	return l, err
 }
 
-// drop forgets a pending notification, and its body if nobody else waits for it.
+// drop forgets a pending notification, and its body if no other target waits for it.
 func (l *ledger) drop(tx core.Tx, p pending) error {
 	l.Pending = slices.DeleteFunc(l.Pending, func(o pending) bool { return o.Target == p.Target && o.Body == p.Body })
 	if slices.ContainsFunc(l.Pending, func(o pending) bool { return o.Body == p.Body }) {
@@ -88,7 +88,8 @@ func (l *ledger) drop(tx core.Tx, p pending) error {
 	return tx.Values.Put(bodyName(p.Body), nil)
 }
 
-// notifier tells targets of alerts. What is to be told is durable before anybody is.
+// notifier sends notifications of alerts to targets. A notification is durable before it
+// is sent.
 type notifier struct {
 	base *core.Base
 	Notices
@@ -178,7 +179,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 func isAlert(e core.Event) bool { return e.Type == "alert.raised" || e.Type == "alert.cleared" }
 
 // waits reports whether there is an alert that is in no notification yet. Events before
-// it are done with. The first time of all, what was before is nobody's news.
+// it are done with. On the very first start, earlier events are
+// skipped: they are no news.
 func (n *notifier) waits(ctx context.Context) (waits bool, _ error) {
 	var l ledger
 	moved := false
@@ -304,7 +306,7 @@ func (n *notifier) repeat(ctx context.Context) error {
 			}
 			for _, a := range h.Inventory.Alerts {
 				if m.acked(h.ID, a) != nil || m.muted(h.ID, h.Labels, a.ID, l.RepeatedMS) != nil {
-					continue // somebody looks after it, or nobody is to be told
+					continue // it is acknowledged or muted
 				}
 				g := n.groupOf(groups, h.Labels)
 				g.Repeated = true

@@ -43,6 +43,8 @@ const (
 // ErrArchive tells that a file is no backup, or not one as it was made.
 var ErrArchive = errors.New("it is not a whole backup")
 
+var errShort = errors.New("it ends too early")
+
 // names are those of files in a backup. What has a name that is new here is refused
 // by the versions before, which tell the name.
 var names = regexp.MustCompile(`^(store\.db|fleet\.code|identity\.pgp|ca\.pem|token\.shown|rings/[1-9][0-9]{0,15}|output/[0-9a-f][0-9a-f-]{0,63}/[0-9]{1,6}\.(stdout|stderr|recording)|payloads/([a-z0-9-]{1,63}/)?[0-9a-f]{64})$`)
@@ -196,7 +198,7 @@ func write(w io.Writer, b []byte) error {
 // whole calls the end of a file by what it means here.
 func whole(err error) error {
 	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
+		return errShort
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/beat"
 	"github.com/hostler-io/hostler/protocol/fresh"
 	"github.com/hostler-io/hostler/protocol/stream"
 	"github.com/hostler-io/hostler/terminal"
@@ -70,8 +71,11 @@ type Host struct {
 	disk     state
 	inst     protocol.Nonce
 	conn, k  uint64
-	number   uint64       // of the newest lease
-	beat     uint64       // of the newest heartbeat
+	number   uint64 // of the newest lease
+	ticks    int
+	beat     uint64 // of the newest heartbeat
+	kept     uint64 // the newest that a receipt has named
+	told     map[uint64]beat.Sums
 	said     protocol.Seq // first hello of this connection since the newest term was seen
 	greeting Message      // the newest hello, as it was sent
 	linked   bool         // connected to the broker
@@ -104,8 +108,11 @@ type outputID struct {
 	fd      protocol.FD
 }
 
-// leaseEvery is how often a host renews, as agents do.
-const leaseEvery = 5 * time.Second
+// A host renews as often as agents do, and says again what has no receipt more often.
+const (
+	again      = 5 * time.Second
+	leaseEvery = 30 * time.Second
+)
 
 func newHost(f *Fleet, id protocol.HostID, key *Key) *Host {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -130,6 +137,7 @@ func (h *Host) boot() {
 	h.disk.inc++
 	_, _ = rand.Read(h.inst[:])
 	h.conn, h.k, h.number, h.beat, h.linked, h.answered = 0, 0, 0, 0, false, false
+	h.kept, h.told = 0, make(map[uint64]beat.Sums)
 	h.gate = fresh.CoordinatorGate{Seen: h.gate.Seen, Store: h.gate.Store}
 	h.window = fresh.SentWindow{}
 }
@@ -149,7 +157,7 @@ func (h *Host) post(m Message) {
 
 func (h *Host) run(ctx context.Context) {
 	defer close(h.ended)
-	t := time.NewTicker(leaseEvery)
+	t := time.NewTicker(again)
 	defer t.Stop()
 	for {
 		select {
@@ -362,6 +370,21 @@ func (h *Host) Heartbeat() {
 	h.heartbeat()
 }
 
+// Change tells what has changed since the newest heartbeat that a receipt has named.
+func (h *Host) Change() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := beat.State{Host: h.Info, Containers: h.Containers, Alerts: h.Alerts}
+	sums := beat.Sum(now)
+	d := beat.Make(h.told[h.kept], sums, now)
+	h.beat++
+	h.told[h.beat] = sums
+	h.send(protocol.ChannelHeartbeat, protocol.Heartbeat{
+		Header: h.state(protocol.TypeHeartbeat), AsOf: h.beat, Base: h.kept, Part: 1, Parts: 1, Digest: d.Digest,
+		Figures: &d.Figures, Containers: d.Containers, Removed: d.Removed, Alerts: d.Alerts, Cleared: d.Cleared, Audit: h.Audit,
+	}, nil)
+}
+
 // Started, and the following, are the reports of the usual ends.
 func (o Order) Started(h *Host) protocol.Report {
 	return protocol.Report{
@@ -459,13 +482,15 @@ func (h *Host) positions(m map[protocol.Stream]protocol.Position, store protocol
 
 func (h *Host) lease() {
 	h.number++
-	h.send(protocol.ChannelLease, protocol.Lease{Header: h.state(protocol.TypeLease), Number: h.number, Boot: "boot 1", Inst: h.inst, Beat: h.beat}, nil)
+	h.send(protocol.ChannelLease, protocol.Lease{Header: h.state(protocol.TypeLease), Number: h.number, Boot: "boot 1", Inst: h.inst}, nil)
 }
 
 func (h *Host) heartbeat() {
 	h.beat++
+	sums := beat.Sum(beat.State{Host: h.Info, Containers: h.Containers, Alerts: h.Alerts})
+	h.told[h.beat] = sums
 	h.send(protocol.ChannelHeartbeat, protocol.Heartbeat{
-		Header: h.state(protocol.TypeHeartbeat), AsOf: h.beat, Part: 1, Parts: 1, Host: &h.Info, Containers: h.Containers, Alerts: h.Alerts, Audit: h.Audit,
+		Header: h.state(protocol.TypeHeartbeat), AsOf: h.beat, Part: 1, Parts: 1, Digest: sums.Digest(), Host: &h.Info, Containers: h.Containers, Alerts: h.Alerts, Audit: h.Audit,
 	}, nil)
 }
 
@@ -542,7 +567,9 @@ func (h *Host) tick() {
 	case !h.answered:
 		h.hello()
 	default:
-		h.lease()
+		if h.ticks++; h.ticks%int(leaseEvery/again) == 0 {
+			h.lease()
+		}
 		for _, it := range h.disk.outbox {
 			h.sendItem(it)
 		}
@@ -662,6 +689,10 @@ func (h *Host) onReceipt(m Message, msg protocol.Message) error {
 			h.sendItem(it)
 		}
 		h.heartbeat()
+	}
+	h.kept = max(h.kept, r.Beat)
+	if slices.Contains(r.Want, protocol.WantLease) {
+		h.lease()
 	}
 	if slices.Contains(r.Want, protocol.WantFull) {
 		h.heartbeat()

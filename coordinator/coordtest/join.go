@@ -56,7 +56,7 @@ func (f *Fleet) Join(id protocol.HostID) core.Enrolment {
 	if _, err := c.Members().OfferEnrolment(ctx, offer); err != nil {
 		f.t.Fatal(err)
 	}
-	e, err := c.Members().FindEnrolment(ctx, offer.Session.String())
+	e, err := c.Members().FindEnrolment(ctx, offer.Exchange.String())
 	if err != nil {
 		f.t.Fatal(err)
 	}

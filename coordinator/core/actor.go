@@ -8,9 +8,10 @@ import (
 
 // Actor is who asks: a person or tool with a token.
 type Actor struct {
-	Name string
-	Role TokenRole
-	From string // network address that the request came from, if it came over one
+	Name   string
+	Person string // of the ring, whom the token is bound to; empty if it is to none
+	Role   TokenRole
+	From   string // network address that the request came from, if it came over one
 }
 
 // May refuses what the actor's role does not cover. The roles are ordered:

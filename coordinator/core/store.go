@@ -366,6 +366,7 @@ const (
 type Token struct {
 	ID        string // public name of the token, random
 	Name      string // whose it is
+	Person    string // of the ring, who uses it; empty if it is bound to none
 	Role      TokenRole
 	Hash      protocol.Digest // of the secret
 	CreatedMS int64

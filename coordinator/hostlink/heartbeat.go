@@ -1,6 +1,7 @@
 package hostlink
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -8,23 +9,19 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/beat"
 )
-
-// askBeat is how many leases apart a heartbeat that did not arrive is asked
-// for at the most: once a minute.
-const askBeat = 12
 
 // maxPages bounds what a host can make the coordinator hold: 64 pages of
 // 16 KiB describe some ten thousand containers.
 const maxPages = 64
 
-// heartbeats is what is known of the full heartbeats of one host: the pages of
-// the one that is arriving, and which one is stored. Its methods may be called
+// heartbeats is what is known of the heartbeats of one host: the pages of the one
+// that is arriving, and which one is stored. Its methods may be called
 // from any goroutine, and never wait.
 type heartbeats struct {
 	mu       sync.Mutex
-	held     uint64                     // as_of of the newest one that is stored
-	lacking  int                        // leases in a row that tell of a newer one
+	held     uint64                     // as_of of the newest one of the connection that is stored
 	askedFor protocol.Digest            // the policy whose text the host was asked for
 	seq      protocol.Seq               // of the first page that came
 	asOf     uint64                     // of the pages
@@ -37,27 +34,11 @@ type heartbeats struct {
 func (b *heartbeats) connected() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.held, b.lacking = 0, 0
+	b.held = 0
 }
 
-// lacks reports whether the host is to be asked for its heartbeat, because the
-// newest one was lost, or its pages came in another order. One may be on its
-// way; and a disk that hangs keeps those of all hosts back: they are asked at
-// the second lease that tells of it, then twice as late each time.
-func (b *heartbeats) lacks(told uint64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if told == b.held {
-		b.lacking = 0
-		return false
-	}
-	b.lacking++
-	n := b.lacking
-	return n%askBeat == 0 || n > 1 && n <= askBeat && n&(n-1) == 0
-}
-
-// add takes a page. It returns the inventory when all pages are there.
-func (b *heartbeats) add(h protocol.Heartbeat, nowMS int64) (_ core.Inventory, complete bool) {
+// add takes a page. It returns all pages as one when they are there.
+func (b *heartbeats) add(h protocol.Heartbeat) (_ protocol.Heartbeat, complete bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.asOf != h.AsOf || b.seq.Inc != h.Seq.Inc || b.seq.Conn != h.Seq.Conn || b.parts != h.Parts || b.pages == nil {
@@ -65,19 +46,24 @@ func (b *heartbeats) add(h protocol.Heartbeat, nowMS int64) (_ core.Inventory, c
 	}
 	b.pages[h.Part] = h
 	if len(b.pages) < h.Parts {
-		return core.Inventory{}, false
+		return protocol.Heartbeat{}, false
 	}
-	inv := core.Inventory{AtMS: nowMS, Containers: []protocol.Container{}, Alerts: []protocol.AlertInfo{}}
-	for i := 1; i <= h.Parts; i++ {
+	whole := b.pages[1]
+	for i := 2; i <= h.Parts; i++ {
 		p := b.pages[i]
-		if p.Host != nil {
-			inv.Host, inv.Audit = *p.Host, p.Audit
-		}
-		inv.Containers = append(inv.Containers, p.Containers...)
-		inv.Alerts = append(inv.Alerts, p.Alerts...)
+		whole.Containers, whole.Alerts = append(whole.Containers, p.Containers...), append(whole.Alerts, p.Alerts...)
+		whole.Removed, whole.Cleared = append(whole.Removed, p.Removed...), append(whole.Cleared, p.Cleared...)
 	}
 	b.pages = nil
-	return inv, true
+	return whole, true
+}
+
+// builds reports whether the base of a heartbeat can be what is stored; a full one has
+// none.
+func (b *heartbeats) builds(base uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return base <= b.held
 }
 
 // asked returns the policy whose text the host was asked for already.
@@ -111,26 +97,52 @@ func (l *link) onHeartbeat(in inbound) error {
 	if h.Parts > maxPages {
 		return fmt.Errorf("%w: %d pages, at most %d are taken", protocol.ErrPayload, h.Parts, maxPages)
 	}
-	if err := l.hear(m.Header.Seq, 0); err != nil {
+	if err := l.hear(m.Header.Seq, -1); err != nil {
 		return err
 	}
-	if inv, complete := l.beats.add(h, l.c.base.NowMS()); complete {
-		l.keepInventory(inv, h.AsOf)
+	if whole, complete := l.beats.add(h); complete {
+		l.keepInventory(&whole)
 	}
 	return nil
 }
 
-// alertsOf are the alerts that a host tells, and those that are judged here, which no
-// host has a word in.
-func alertsOf(known, told []protocol.AlertInfo) []protocol.AlertInfo {
-	all := slices.DeleteFunc(slices.Clone(known), func(a protocol.AlertInfo) bool { return !protocol.JudgedByCoordinator(a.ID) })
-	told = slices.DeleteFunc(slices.Clone(told), func(a protocol.AlertInfo) bool { return protocol.JudgedByCoordinator(a.ID) })
-	return append(told, all...)
+// stateAfter returns what a heartbeat makes of what is known of a host. What a report has
+// told meanwhile may be in it already; then the digest shows whether they agree.
+func stateAfter(known core.Inventory, h *protocol.Heartbeat) (beat.State, error) {
+	if h.Base == 0 {
+		return beat.State{Host: *h.Host, Containers: h.Containers, Alerts: h.Alerts}, nil
+	}
+	d := beat.Delta{Host: h.Host, Containers: h.Containers, Alerts: h.Alerts, Removed: h.Removed, Cleared: h.Cleared, Digest: h.Digest}
+	if h.Host != nil {
+		d.Figures = h.Host.Figures
+	} else {
+		d.Figures = *h.Figures
+	}
+	told, _ := bySource(known.Alerts)
+	return beat.Apply(beat.State{Host: known.Host, Containers: known.Containers, Alerts: told}, d, maxPages*protocol.MaxMessage)
 }
 
-// keepInventory makes durable what a host told in full. If that fails, the host
-// is asked again at one of its next leases.
-func (l *link) keepInventory(inv core.Inventory, asOf uint64) {
+// bySource tells the alerts that a host tells from those that are judged here, which no
+// host has a word in.
+func bySource(all []protocol.AlertInfo) (told, judged []protocol.AlertInfo) {
+	told = make([]protocol.AlertInfo, 0, len(all))
+	for _, a := range all {
+		if protocol.JudgedByCoordinator(a.ID) {
+			judged = append(judged, a)
+		} else {
+			told = append(told, a)
+		}
+	}
+	return told, judged
+}
+
+// keepInventory makes durable what a host told. If that fails, the host tells it again,
+// for no receipt names the heartbeat.
+func (l *link) keepInventory(h *protocol.Heartbeat) {
+	if !l.beats.builds(h.Base) {
+		l.wantFull()
+		return
+	}
 	c, asked := l.c, l.beats.asked()
 	var back string
 	var question []core.Item
@@ -140,9 +152,15 @@ func (l *link) keepInventory(inv core.Inventory, asOf uint64) {
 		if err != nil {
 			return err
 		}
-		kept := inv
-		kept.Alerts = alertsOf(host.Inventory.Alerts, inv.Alerts)
-		if back = wentBack(host.Inventory.Audit, inv.Audit); back != "" || inv.Audit == (protocol.Position{}) {
+		now, err := stateAfter(host.Inventory, h)
+		if err != nil {
+			return err
+		}
+		kept := core.Inventory{AtMS: c.base.NowMS(), Host: now.Host, Containers: slices.Concat([]protocol.Container{}, now.Containers), Audit: h.Audit}
+		told, _ := bySource(now.Alerts)
+		_, judged := bySource(host.Inventory.Alerts)
+		kept.Alerts = append(told, judged...)
+		if back = wentBack(host.Inventory.Audit, h.Audit); back != "" || h.Audit == (protocol.Position{}) {
 			kept.Audit = host.Inventory.Audit // what was told before is the proof
 		}
 		host.Inventory = kept
@@ -166,15 +184,22 @@ func (l *link) keepInventory(inv core.Inventory, asOf uint64) {
 		}
 		return tx.Hosts.Put(host)
 	})
+	if errors.Is(err, beat.ErrBase) {
+		l.wantFull()
+		return
+	}
 	if err == nil && back != "" {
 		c.cfg.Standing.Quarantine(l.host, back)
 	}
 	if err != nil {
-		c.base.Log.Error("cannot keep the inventory of a host; it is asked for again", "host", l.host, "err", err)
+		c.base.Log.Error("cannot keep the inventory of a host; the host tells it again", "host", l.host, "err", err)
 		return
 	}
 	l.out.add(protocol.StreamControl, question...)
-	l.beats.stored(asOf, asks)
+	l.beats.stored(h.AsOf, asks)
+	if !h.Digest.IsZero() { // of a host that tells changes, and understands
+		l.receipts.beat(h.AsOf)
+	}
 	if len(question) > 0 {
 		l.pump()
 	}

@@ -28,7 +28,7 @@ func (l *link) onPresence(in inbound) error {
 	case protocol.PresenceHello:
 		return l.onHello(m.Header.Seq, p.Hello)
 	case protocol.PresenceOnline:
-		return l.hear(m.Header.Seq, 0)
+		return l.hear(m.Header.Seq, -1)
 	case protocol.PresenceGoodbye:
 		l.presence.goodbye()
 		l.presence.happened(vigil.Event{Kind: vigil.Left, Seq: m.Header.Seq}, l.c.base.Boot())

@@ -230,10 +230,6 @@ func (l *link) onLease(in inbound) error {
 	if err := l.hear(m.Header.Seq, time.Duration(lease.SleepMS)*time.Millisecond); err != nil {
 		return err
 	}
-	if l.beats.lacks(lease.Beat) {
-		l.receipts.wantFull()
-		l.receipt()
-	}
 	if c.base.Recovery() != "" || c.cfg.Standing.Quarantined(l.host) {
 		return nil
 	}
@@ -247,7 +243,8 @@ func (l *link) onLease(in inbound) error {
 	return c.wire.Publish(c.wire.HostTopic(l.host, protocol.ChannelGrant), g)
 }
 
-// hear notes a message that carried the current challenge. The first one after
+// hear notes a message that carried the current challenge. sleep is how long the host will
+// be silent; negative if it does not say. The first one after
 // a hello or a silence means that the host is there: what it claimed is looked
 // at, and what waited for it can go. That needs the store, so the first one is
 // for the worker of the inbox; see [presence.alive].
@@ -288,6 +285,10 @@ func (l *link) askOutput() {
 // be sent, tell people about silence.
 func (l *link) tick(ctx context.Context) {
 	l.flush()
+	if l.presence.overdue(l.c.base.Boot()) {
+		l.receipts.wantLease()
+		l.receipt()
+	}
 	l.tellPresence()
 	if _, _, ok := l.presence.reachable(l.c.base.Boot()); ok {
 		l.c.cfg.Output.Reask(l.host)

@@ -159,12 +159,18 @@ func takeIntent(a *core.Action, r *protocol.Report) {
 	}
 }
 
+// removed reports whether the action has left nothing of its container.
+func removed(a *core.Action) bool {
+	info, _ := protocol.KindOf(a.Kind)
+	return a.State == protocol.StateDone && info.Removes
+}
+
 // follow brings an inventory up to date with what an action has made of a
 // container: whoever waited for the action sees it. It reports whether that changes
 // anything. A report that comes late says nothing against a newer heartbeat; both
 // are dated by the host's clock.
 func follow(inv core.Inventory, a *core.Action, r *protocol.Report) (core.Inventory, bool) {
-	destroyed := a.State == protocol.StateDone && a.Kind == protocol.KindDestroy
+	destroyed := removed(a)
 	if r.AtMS < inv.Host.ClockMS || !destroyed && (r.Container == nil || r.Container.CTID != a.Target) {
 		return inv, false
 	}

@@ -12,8 +12,9 @@ import (
 )
 
 // heardFresh is how young the newest sign of a host must be for an order to be
-// numbered: what cannot arrive now waits here and not on the wire.
-const heardFresh = time.Minute
+// numbered: what cannot arrive now waits here and not on the wire. A host with nothing
+// unique sends a lease every 30 s; one that is older than heardDue is asked for.
+const heardFresh, heardDue = time.Minute, 32 * time.Second
 
 // presence is what was heard of one host and how much of it is proven. It is
 // memory only: no method waits for the store, and none reads a clock. Its
@@ -24,6 +25,7 @@ type presence struct {
 	store   protocol.StoreID // the host's database as of its newest proven hello
 	heard   protocol.Seq     // newest message that carried the current challenge
 	heardAt int64            // boot clock, ms; 0 if the host was not heard yet
+	askedAt int64            // boot clock, when it was asked for a lease
 	seenMS  int64            // wall clock, for people
 	proven  bool             // the current challenge came back: the host is there now
 	claims  *protocol.Hello  // the newest hello, until it is proven
@@ -102,6 +104,17 @@ func (p *presence) reachable(bootMS int64) (heard protocol.Seq, age time.Duratio
 	defer p.mu.Unlock()
 	age = time.Duration(bootMS-p.heardAt) * time.Millisecond
 	return p.heard, age, p.proven && !p.left && !p.broken && age < heardFresh
+}
+
+// overdue reports, once in a while, that a lease of a host that is there should have come.
+func (p *presence) overdue(bootMS int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	due := time.Duration(bootMS-max(p.heardAt, p.askedAt))*time.Millisecond > heardDue/4 && time.Duration(bootMS-p.heardAt)*time.Millisecond > heardDue
+	if due = due && p.proven && !p.left && !p.broken; due {
+		p.askedAt = bootMS
+	}
+	return due
 }
 
 // alive reports whether the host has proven itself, so that its leases need

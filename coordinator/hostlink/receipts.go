@@ -19,6 +19,8 @@ type receipts struct {
 	credits map[creditKey]protocol.Credit         // output to ask for
 	owed    bool                                  // something that the host must learn has changed since the newest receipt
 	full    bool                                  // the next receipt asks for a full heartbeat
+	lease   bool                                  // the next receipt asks for a lease
+	kept    uint64                                // the newest heartbeat of the connection that is durable here
 	head    protocol.Position                     // head of the host's own audit log that the host is to be told, once
 	sealed  uint64                                // newest checkpoint of the audit log that this connection was told
 }
@@ -45,7 +47,7 @@ func (r *receipts) reset() {
 func (r *receipts) connected() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sealed = 0
+	r.sealed, r.kept = 0, 0
 }
 
 // begin takes what a proven hello has shown, and owes a receipt.
@@ -78,11 +80,25 @@ func (r *receipts) isOwed() bool {
 	return r.owed
 }
 
-// wantFull asks for a full heartbeat with the next receipt.
-func (r *receipts) wantFull() {
+// wantFull asks for a full heartbeat with the receipt that the batch ends with.
+func (l *link) wantFull() {
+	l.receipts.mu.Lock()
+	defer l.receipts.mu.Unlock()
+	l.receipts.full, l.receipts.owed = true, true
+}
+
+// wantLease asks for a lease with the next receipt.
+func (r *receipts) wantLease() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.full = true
+	r.lease = true
+}
+
+// beat names a heartbeat that is durable here, in the receipt that the batch ends with.
+func (r *receipts) beat(asOf uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept, r.owed = asOf, true
 }
 
 // credit asks for output with the next receipt.
@@ -105,12 +121,15 @@ func (r *receipts) asks() bool {
 func (r *receipts) compose(newest *core.Seal) protocol.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := protocol.Receipt{Have: []protocol.Position{}, Audit: r.head}
+	out := protocol.Receipt{Have: []protocol.Position{}, Audit: r.head, Beat: r.kept}
 	for _, p := range r.up {
 		out.Have = append(out.Have, p)
 	}
 	if r.full {
 		out.Want = []string{protocol.WantFull}
+	}
+	if r.lease {
+		out.Want = append(out.Want, protocol.WantLease)
 	}
 	for key, cr := range r.credits {
 		if len(out.Credit) == maxCredits {
@@ -122,7 +141,7 @@ func (r *receipts) compose(newest *core.Seal) protocol.Receipt {
 	if newest != nil && newest.N > r.sealed {
 		out.Checkpoint, r.sealed = newest.Checkpoint, newest.N
 	}
-	r.full, r.owed, r.head = false, false, protocol.Position{}
+	r.full, r.lease, r.owed, r.head = false, false, false, protocol.Position{}
 	return out
 }
 

@@ -193,9 +193,8 @@ func (c *Conversations) keepReport(tx core.Tx, d *observed, before protocol.Stat
 // keepFollowed writes what an action has made of its host, of its container or of
 // its policy.
 func (c *Conversations) keepFollowed(tx core.Tx, a *core.Action, r *protocol.Report) error {
-	done := a.State == protocol.StateDone
-	policySet := done && a.Kind == protocol.KindPolicySet
-	if r.Container == nil && !policySet && !(done && a.Kind == protocol.KindDestroy) {
+	policySet := a.State == protocol.StateDone && a.Kind == protocol.KindPolicySet
+	if r.Container == nil && !policySet && !removed(a) {
 		return nil
 	}
 	h, err := tx.Hosts.Get(a.Host)

@@ -20,15 +20,15 @@ type Happening struct {
 	Data   []byte         // of an event, JSON
 }
 
-// Timeline returns what happened to a host since a time, by the wall clock of then, the
-// newest of it up to limit, the oldest first: what the audit log says was done and
+// Timeline returns what happened to a host since a time and before another, by the wall
+// clock of then, the newest of it up to limit, the oldest first: what the audit log says was done and
 // decided, and what the journal of events says that happened by itself.
-func (r *Room) Timeline(ctx context.Context, host protocol.HostID, sinceMS int64, limit int) ([]Happening, error) {
-	records, _, err := r.Audit(ctx, Filter{Host: host, SinceMS: sinceMS, Limit: limit})
+func (r *Room) Timeline(ctx context.Context, host protocol.HostID, sinceMS, untilMS int64, limit int) ([]Happening, error) {
+	records, _, err := r.Audit(ctx, Filter{Host: host, SinceMS: sinceMS, UntilMS: untilMS, Limit: limit})
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Happening, 0, limit)
+	var all []Happening
 	for _, a := range records {
 		all = append(all, Happening{AtMS: a.AtMS, Who: a.Actor, What: a.Verb, Object: a.Object, Detail: a.Detail})
 	}
@@ -42,7 +42,7 @@ func (r *Room) Timeline(ctx context.Context, host protocol.HostID, sinceMS int64
 			return nil, fmt.Errorf("read the events: %w", err)
 		}
 		for _, e := range page {
-			if after = e.ID; e.Host == host && e.AtMS >= sinceMS && byItself(e.Type) {
+			if after = e.ID; e.Host == host && e.AtMS >= sinceMS && e.AtMS < untilMS && byItself(e.Type) {
 				all = append(all, Happening{AtMS: e.AtMS, Who: teller(e), What: e.Type, Object: e.Object, Data: e.Data})
 			}
 		}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
-	"github.com/hostler-io/hostler/protocol/ident"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/ident"
 )
 
 // Bounds of what strangers can make the coordinator hold.
@@ -30,15 +30,15 @@ const (
 // in memory: after a restart the agent begins again.
 type exchanges struct {
 	mu   sync.Mutex
-	open map[enrol.SessionID]exchange
+	open map[enrol.ExchangeID]exchange
 }
 
 type exchange struct {
-	enrol.Session
+	enrol.Exchange
 	until int64 // boot clock, ms
 }
 
-func (e *exchanges) put(id enrol.SessionID, x exchange, now int64) error {
+func (e *exchanges) put(id enrol.ExchangeID, x exchange, now int64) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for old, o := range e.open {
@@ -50,14 +50,14 @@ func (e *exchanges) put(id enrol.SessionID, x exchange, now int64) error {
 		return fmt.Errorf("%w: too many enrolments are under way; try again in a minute", core.ErrUnavailable)
 	}
 	if e.open == nil {
-		e.open = make(map[enrol.SessionID]exchange)
+		e.open = make(map[enrol.ExchangeID]exchange)
 	}
 	e.open[id] = x
 	return nil
 }
 
 // take removes and returns an exchange: an offer is made once.
-func (e *exchanges) take(id enrol.SessionID, now int64) (exchange, bool) {
+func (e *exchanges) take(id enrol.ExchangeID, now int64) (exchange, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x, ok := e.open[id]
@@ -134,25 +134,25 @@ func (r *Room) BeginEnrolment(_ context.Context, req enrol.BeginRequest) (enrol.
 	raw, primary := r.base.Keys.Own()
 	number, digest := r.base.Keys.RingInForce()
 	x := exchange{
-		Session: enrol.Session{
+		Exchange: enrol.Exchange{
 			Fleet: r.base.Fleet, Invite: req.Invite, Commit: req.Commit, HostKey: key, HostKeyRaw: req.HostKey,
 			Ring: digest, Coordinator: primary,
 		},
 		until: r.base.Boot() + exchangeLife.Milliseconds(),
 	}
-	var id enrol.SessionID
+	var id enrol.ExchangeID
 	r.base.Random(id[:])
 	r.base.Random(x.NonceC[:])
 	if err := r.exchanges.put(id, x, r.base.Boot()); err != nil {
 		return enrol.BeginResponse{}, err
 	}
-	return enrol.BeginResponse{Session: id, NonceC: x.NonceC[:], CoordinatorKey: raw, Ring: number}, nil
+	return enrol.BeginResponse{Exchange: id, NonceC: x.NonceC[:], CoordinatorKey: raw, Ring: number}, nil
 }
 
 // OfferEnrolment takes the offer and the proof of the code's secret. A proof
 // that fails is counted durably before it is answered.
 func (r *Room) OfferEnrolment(ctx context.Context, req enrol.OfferRequest) (enrol.StateResponse, error) {
-	x, ok := r.exchanges.take(req.Session, r.base.Boot())
+	x, ok := r.exchanges.take(req.Exchange, r.base.Boot())
 	if !ok {
 		return enrol.StateResponse{}, fmt.Errorf("%w: this enrolment was interrupted; begin again", core.ErrGone)
 	}
@@ -162,7 +162,7 @@ func (r *Room) OfferEnrolment(ctx context.Context, req enrol.OfferRequest) (enro
 	}
 	words := enrol.Words(transcript)
 	e := core.Enrolment{
-		ID: req.Session.String(), Invite: x.Invite.String(), Host: offer.Host, Key: x.HostKey.Key(), PublicKey: x.HostKeyRaw,
+		ID: req.Exchange.String(), Invite: x.Invite.String(), Host: offer.Host, Key: x.HostKey.Key(), PublicKey: x.HostKeyRaw,
 		CSR: offer.CSR, Offer: req.Offer, Words: strings.Join(words[:], " "), State: core.EnrolmentPending, CreatedMS: r.base.NowMS(),
 	}
 	var refused error
@@ -263,7 +263,7 @@ func (r *Room) admit(tx core.Tx, e *core.Enrolment) error {
 
 // EnrolmentState answers a host that asks what became of its enrolment.
 func (r *Room) EnrolmentState(ctx context.Context, req enrol.StateRequest) (enrol.StateResponse, error) {
-	e, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Enrolment, error) { return tx.Enrolments.Get(req.Session.String()) })
+	e, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Enrolment, error) { return tx.Enrolments.Get(req.Exchange.String()) })
 	if err != nil {
 		return enrol.StateResponse{}, fmt.Errorf("enrolment: %w; begin again", err)
 	}
@@ -271,7 +271,7 @@ func (r *Room) EnrolmentState(ctx context.Context, req enrol.StateRequest) (enro
 	if err != nil {
 		return enrol.StateResponse{}, fmt.Errorf("key of enrolment %s: %w", e.ID, err)
 	}
-	if err := enrol.CheckSigned(key, req.Sig, enrol.StateStatement(r.base.Fleet, req.Session)); err != nil {
+	if err := enrol.CheckSigned(key, req.Sig, enrol.StateStatement(r.base.Fleet, req.Exchange)); err != nil {
 		return enrol.StateResponse{}, fmt.Errorf("%w: %w", core.ErrDenied, err)
 	}
 	return r.enrolmentAnswer(ctx, e)

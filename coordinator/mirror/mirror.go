@@ -45,7 +45,7 @@ func New(base *core.Base, hosts Hosts) *Room {
 
 // State is the message of the topic state.
 type State struct {
-	Unsigned     bool     `json:"unsigned"` // always: nobody has signed this
+	Unsigned     bool     `json:"unsigned"` // always true: this message has no signature
 	Host         string   `json:"host"`
 	Connectivity string   `json:"connectivity"`
 	Labels       []string `json:"labels"`

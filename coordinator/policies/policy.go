@@ -25,8 +25,9 @@ type Policies struct {
 	// Hosts is the policy in force on hosts that have not told theirs: what it asks
 	// for is collected before anything is sent. Nil: hosts say for themselves.
 	Hosts *policy.Policy
-	// FourEyes counts no approval of the person who made the request, whose token
-	// is called as the person.
+	// FourEyes counts no approval of the person who made the request: the one whom the
+	// token is bound to. Of a token that is bound to no person it refuses what needs
+	// approvals.
 	FourEyes bool
 }
 
@@ -89,7 +90,10 @@ func (r *Room) Needs(tx core.Tx, by core.Actor, host protocol.HostID, spec *prot
 		}
 		need := core.Need{Persons: n.Approvals, From: n.By, Why: from.who}
 		if ours.FourEyes {
-			need.Not = by.Name
+			if by.Person == "" {
+				return nil, fmt.Errorf("%w: %s on host %s takes approvals, and four_eyes wants to know who asks: token %s is bound to no person; an admin makes one that is: hostler token create NAME --person PERSON --role ROLE", core.ErrDenied, spec.Kind, host, by.Name)
+			}
+			need.Not = by.Person
 		}
 		all = append(all, need)
 	}

@@ -2,15 +2,16 @@
 // is pure: what is remembered, an event and the time go in, what is to be remembered
 // comes out.
 //
-//	unknown ──heard──▶ online ──silent 20 s, or socket lost 5 s──▶ late ──silent 60 s──▶ offline
-//	                     ▲  │                                       │                      │
-//	                     │  └──goodbye──▶ goodbye                   │                      │
-//	                     └──────heard (after 3 losses within 10 minutes: for 30 s)─────────┘
+//	                             silent 45 s, or               silent 90 s, or
+//	unknown ──heard──▶ online ──socket lost for 5 s──▶ late ──socket lost for 60 s──▶ offline
+//	                     ▲  │                            │                              │
+//	                     │  └──goodbye──▶ goodbye        │                              │
+//	                     └──────heard (after 3 losses within 10 minutes: for 30 s)──────┘
 //
 // A host that has told how long it will sleep is asleep instead of late, offline or gone
 // until that is over. A message that is not newer than the newest one changes nothing, so
 // a late one of an earlier connection brings no host back. Times are milliseconds of a
-// clock that nobody sets.
+// monotonic clock.
 package presence
 
 import (
@@ -33,16 +34,19 @@ const (
 	Goodbye State = "goodbye" // it has ended its connection on purpose
 )
 
-// The times of the machine. A host sends a lease every 5 s: three may be lost before
-// people are told, and after a minute nobody expects it any more.
+// The times of the machine. A host sends a lease every 30 s, and one that is overdue is
+// asked for. The broker tells at once of a socket that is closed, and after 45 s of one
+// that says nothing.
 const (
 	// Grace is how long a silent host counts as online.
-	Grace = 20 * time.Second
+	Grace = 45 * time.Second
 	// Settle is how long a lost connection is not told of: a host connects again
 	// within a second or two.
 	Settle = 5 * time.Second
-	// Away is the silence after which a host is offline.
-	Away = time.Minute
+	// Away is the silence after which a host is offline, and Gone how long its connection
+	// is lost until then.
+	Away = 90 * time.Second
+	Gone = time.Minute
 	// A host that was lost Losses times within Window is online again only when it
 	// was heard without a break for Hold.
 	Losses = 3
@@ -69,11 +73,12 @@ const (
 type Event struct {
 	Kind Kind
 	Seq  protocol.Seq // of the message; none for a tick
-	// Sleep is for how long the host will be silent, in what was heard.
+	// Sleep is for how long the host will be silent, in what was heard; negative if that
+	// says nothing of it.
 	Sleep time.Duration
 }
 
-// Host is what is remembered of a host. The zero value is one that was never heard.
+// Host is what is remembered of a host. The zero value is a host that was never heard.
 type Host struct {
 	State   State
 	SinceMS int64 // when it came into that state
@@ -115,8 +120,7 @@ func (h *Host) take(e Event, nowMS int64) {
 			h.steadyMS = nowMS
 		}
 		h.heardMS, h.brokeMS, h.left, h.everHeard = nowMS, 0, false, true
-		h.asleepMS = 0
-		if e.Sleep > 0 {
+		if e.Sleep >= 0 {
 			h.asleepMS = nowMS + min(e.Sleep, MaxSleep).Milliseconds()
 		}
 	case Lost:
@@ -137,7 +141,7 @@ func (h Host) judge(nowMS int64) State {
 		return Asleep
 	case h.left:
 		return Goodbye
-	case silence > Away.Milliseconds():
+	case silence > Away.Milliseconds(), h.brokeMS != 0 && nowMS-h.brokeMS > Gone.Milliseconds():
 		return Offline
 	case gone:
 		return Late

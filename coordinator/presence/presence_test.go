@@ -24,18 +24,21 @@ func TestDay(t *testing.T) {
 	at(1, tick, Unknown, "not heard since the coordinator started")
 	at(10, Event{Kind: Said, Seq: seq(1, 1)}, Unknown, "not heard since the coordinator started")
 	at(11, Event{Kind: Heard, Seq: seq(1, 2)}, Online, "")
-	at(31, tick, Online, "")
-	at(32, tick, Late, "silent for 21 s")
-	at(72, tick, Offline, "silent for 61 s")
-	at(80, Event{Kind: Heard, Seq: seq(1, 3)}, Online, "")
-	at(81, Event{Kind: Lost, Seq: seq(1, protocol.KWill)}, Online, "socket lost 0 s ago")
-	at(82, Event{Kind: Heard, Seq: seq(1, 4)}, Online, "socket lost 1 s ago") // sent before the socket was lost
-	at(95, tick, Late, "socket lost 14 s ago")
-	at(96, Event{Kind: Heard, Seq: seq(2, 2), Sleep: time.Hour}, Online, "")
-	at(97, Event{Kind: Left, Seq: seq(2, protocol.KGoodbye)}, Asleep, "asleep for another 59 min")
-	at(98, Event{Kind: Heard, Seq: seq(1, 9)}, Asleep, "asleep for another 59 min") // of an earlier connection
-	at(96+3600, tick, Goodbye, "said goodbye 0 s ago")
-	at(3700, Event{Kind: Lost, Seq: seq(2, protocol.KWill)}, Goodbye, "said goodbye 4 s ago")
+	at(56, tick, Online, "")
+	at(57, tick, Late, "silent for 46 s")
+	at(102, tick, Offline, "silent for 91 s")
+	at(105, Event{Kind: Heard, Seq: seq(1, 3)}, Online, "")
+	at(106, Event{Kind: Lost, Seq: seq(1, protocol.KWill)}, Online, "socket lost 0 s ago")
+	at(107, Event{Kind: Heard, Seq: seq(1, 4)}, Online, "socket lost 1 s ago") // sent before the socket was lost
+	at(120, tick, Late, "socket lost 14 s ago")
+	at(166, tick, Late, "socket lost 60 s ago")
+	at(167, tick, Offline, "socket lost 61 s ago")
+	at(170, Event{Kind: Heard, Seq: seq(2, 2), Sleep: time.Hour}, Online, "")
+	at(170, Event{Kind: Heard, Seq: seq(2, 3), Sleep: -1}, Online, "") // a heartbeat takes nothing back
+	at(171, Event{Kind: Left, Seq: seq(2, protocol.KGoodbye)}, Asleep, "asleep for another 59 min")
+	at(172, Event{Kind: Heard, Seq: seq(1, 9)}, Asleep, "asleep for another 59 min") // of an earlier connection
+	at(170+3600, tick, Goodbye, "said goodbye 0 s ago")
+	at(3774, Event{Kind: Lost, Seq: seq(2, protocol.KWill)}, Goodbye, "said goodbye 4 s ago")
 	at(3800, Event{Kind: Heard, Seq: seq(3, 2)}, Online, "")
 }
 

@@ -36,8 +36,7 @@ type Payload struct {
 	Have int64
 }
 
-// Get tells how much of a payload is there. One of which there is nothing is
-// [core.ErrNotFound].
+// Get tells how much of a payload is there. If there is nothing, it is [core.ErrNotFound].
 func (p *Payloads) Get(by core.Actor, d protocol.Digest) (Payload, error) {
 	if err := by.May(core.RoleOperator, "look for payloads"); err != nil {
 		return Payload{}, err

@@ -79,8 +79,8 @@ type keptOutput struct {
 // RemoveOld removes the output of ended actions that is older than is kept,
 // and then that of those which ended first, until no more is left than is kept, and
 // than the disk has room for.
-// That of an action that has not ended, or that somebody reads, is never removed.
-// Whoever asks for it later is told that it was there.
+// That of an action that has not ended, or that is being read, is never removed.
+// A later request for removed output learns that it was there.
 func (m *Outputs) RemoveOld(ctx context.Context) error {
 	all, err := m.keptOutputs(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (m *Outputs) RemoveOld(ctx context.Context) error {
 }
 
 // keptOutputs lists what is on the disk. What belongs to no action that is known
-// is removed at once; it is nobody's.
+// is removed at once; it has no owner.
 func (m *Outputs) keptOutputs(ctx context.Context) (all []keptOutput, err error) {
 	dirs, err := os.ReadDir(m.cfg.OutputDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -175,13 +175,13 @@ func (k *keptOutput) measure(dir string) error {
 }
 
 // remove makes durable that the output of an action is gone, and then
-// removes it. It reports whether it did: what somebody reads stays.
+// removes it. It reports whether it did: output that is being read stays.
 func (m *Outputs) remove(ctx context.Context, k keptOutput) (bool, error) {
 	a, err := m.cfg.Action(ctx, k.id)
 	if err != nil {
 		return false, err
 	}
-	// Nobody begins to read it meanwhile.
+	// No reader begins meanwhile.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range k.streams {
@@ -213,8 +213,8 @@ func (m *Outputs) remove(ctx context.Context, k keptOutput) (bool, error) {
 	return true, os.RemoveAll(filepath.Join(m.cfg.OutputDir, k.id.String()))
 }
 
-// Remove calls forget with those of some actions whose output nobody reads, and
-// lets nobody begin to read it meanwhile. Then it removes the output of those that
+// Remove calls forget with those of some actions whose output is not being read, and
+// lets no reader begin meanwhile. Then it removes the output of those that
 // forget returns.
 func (m *Outputs) Remove(all []core.Action, forget func(unread []core.Action) ([]core.Action, error)) error {
 	m.mu.Lock()
@@ -236,7 +236,7 @@ func (m *Outputs) Remove(all []core.Action, forget func(unread []core.Action) ([
 	return nil
 }
 
-// isRead reports whether somebody reads output of an action. It is called with mu
+// isRead reports whether output of an action is being read. It is called with mu
 // held.
 func (m *Outputs) isRead(a core.Action) bool {
 	for id, o := range m.known[a.Host] {

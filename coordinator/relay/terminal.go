@@ -18,7 +18,7 @@ import (
 const maxAttached = 64
 
 // Terminals are the sessions that people of this coordinator are attached to. It
-// keeps nothing of what they type: whoever types does, until the host has
+// keeps nothing of what they type: their terminals do, until the host has
 // acknowledged it, so a coordinator may end and another take its place.
 type Terminals struct {
 	base    *core.Base
@@ -27,10 +27,10 @@ type Terminals struct {
 
 	mu    sync.Mutex
 	live  map[protocol.ActionID]map[*Attached]bool
-	ended bool // nobody comes any more
+	ended bool // no more are let in
 }
 
-// Attached is somebody's part in a session. Its methods may be called from any
+// Attached is one terminal's part in a session. Its methods may be called from any
 // goroutine.
 type Attached struct {
 	m    *Terminals
@@ -42,10 +42,10 @@ type Attached struct {
 	acks chan int64
 
 	writing sync.Mutex // held while it is written down who came or went
-	gone    bool       // that was, or nobody came
+	gone    bool       // that was, or it never came
 }
 
-// Attach lets somebody take part in a session: type in it, or with look only watch
+// Attach lets a person take part in a session: type in it, or with look only watch
 // it. Everybody who may read output may watch. The requester may type, and admins whom
 // the policies would let begin the same session without an approval, as what was
 // approved was approved for the requester. A session that began on its host and is not
@@ -151,8 +151,8 @@ func (t *Attached) Close() {
 	}
 }
 
-// End writes down that everybody has left, who may come back to the next
-// coordinator, and lets nobody in any more.
+// End writes down that all terminals have left, which may come back to the next
+// coordinator, and lets no more in.
 func (m *Terminals) End() {
 	m.mu.Lock()
 	m.ended = true
@@ -167,7 +167,7 @@ func (m *Terminals) End() {
 }
 
 // Type sends a packet of the peer to the host, once. It waits until the
-// session runs. Nobody here sends it again. A session that has ended takes nothing,
+// session runs. It is not sent again from here. A session that has ended takes nothing,
 // which is no error.
 func (t *Attached) Type(ctx context.Context, packet []byte) error {
 	p, err := terminal.ParsePacket(packet)
@@ -278,7 +278,7 @@ func (m *Terminals) Acked(host protocol.HostID, id protocol.ActionID, b []byte) 
 	return nil
 }
 
-// hear keeps the newest acknowledgement for whoever waits for it.
+// hear keeps the newest acknowledgement for the peer that waits for it.
 func (t *Attached) hear(offset int64) {
 	for {
 		select {

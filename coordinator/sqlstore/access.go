@@ -8,7 +8,7 @@ import (
 type access tx
 
 const (
-	tokenColumns = `id, name, role, hash, created_ms, created_by, expires_ms, revoked_ms`
+	tokenColumns = `id, name, role, hash, created_ms, created_by, expires_ms, revoked_ms, person`
 
 	getToken       = `SELECT ` + tokenColumns + ` FROM token WHERE id = $1`
 	getTokenByHash = `SELECT ` + tokenColumns + ` FROM token WHERE hash = $1`
@@ -26,7 +26,7 @@ var (
 )
 
 func tokenFields(k *core.Token) []any {
-	return []any{&k.ID, &k.Name, &k.Role, whole(&k.Hash), &k.CreatedMS, &k.CreatedBy, &k.ExpiresMS, &k.RevokedMS}
+	return []any{&k.ID, &k.Name, &k.Role, whole(&k.Hash), &k.CreatedMS, &k.CreatedBy, &k.ExpiresMS, &k.RevokedMS, &k.Person}
 }
 
 func viewerFields(v *core.Viewer) []any {

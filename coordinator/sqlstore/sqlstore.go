@@ -55,6 +55,12 @@ func Create(ctx context.Context, cfg Config) (*Store, error) { return start(ctx,
 // as [sqldb.Open] does when it is damaged, in use, or of a later release.
 func Open(ctx context.Context, cfg Config) (*Store, error) { return start(ctx, cfg, sqldb.Open) }
 
+// Verify reads the database whole, and returns what is wrong with it. It may be in use; see
+// [sqldb.Verify].
+func Verify(ctx context.Context, path string) error {
+	return sqldb.Verify(ctx, sqldb.Config{Path: path, ApplicationID: applicationID})
+}
+
 // Copy writes the database, as it is at one moment, into a new file in a
 // directory that nobody else uses, and returns its id. Another process may go on
 // using it; see [sqldb.Copy].

@@ -294,7 +294,7 @@ func testTokens(t *testing.T, s core.Store) {
 		"token":           func(tx core.Tx) error { _, err := tx.Access.Token("t"); return err },
 		"token by secret": func(tx core.Tx) error { _, err := tx.Access.TokenByHash(protocol.Sum(nil)); return err },
 	})
-	a := core.Token{ID: "a", Name: "alice", Role: core.RoleAdmin, Hash: protocol.Sum([]byte("a")), CreatedMS: 1, CreatedBy: "root", ExpiresMS: 2, RevokedMS: 3}
+	a := core.Token{ID: "a", Name: "alice", Person: "ann", Role: core.RoleAdmin, Hash: protocol.Sum([]byte("a")), CreatedMS: 1, CreatedBy: "root", ExpiresMS: 2, RevokedMS: 3}
 	b := core.Token{ID: "b", Role: core.RoleViewer, Hash: protocol.Sum([]byte("b"))}
 	update(t, s, func(tx core.Tx) error { return errors.Join(tx.Access.PutToken(b), tx.Access.PutToken(a)) })
 	twin := a

@@ -27,7 +27,7 @@ func (h *handlers) createToken(ctx context.Context, in *body[api.NewToken]) (api
 			return api.Token{}, err
 		}
 	}
-	secret, t, err := h.c.Access().CreateToken(ctx, actor(ctx), access.Wish{Name: in.Body.Name, Role: core.TokenRole(in.Body.Role), Life: life, Secret: in.Body.Secret})
+	secret, t, err := h.c.Access().CreateToken(ctx, actor(ctx), access.Wish{Name: in.Body.Name, Person: in.Body.Person, Role: core.TokenRole(in.Body.Role), Life: life, Secret: in.Body.Secret})
 	if err != nil {
 		return api.Token{}, err
 	}

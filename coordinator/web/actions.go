@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -57,10 +56,9 @@ func (h *handlers) accepted(id, path, summary string) huma.Operation {
 
 func (h actionHandlers) listActions(ctx context.Context, in *struct {
 	Listing
-	Host   string `query:"host" maxLength:"63" doc:"Only actions of this host"`
-	Batch  string `query:"batch" maxLength:"36" doc:"Only actions of this batch"`
-	Before string `query:"before" maxLength:"36" deprecated:"true" doc:"Only actions older than this one; use cursor"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most that one page holds"`
+	Host  string `query:"host" maxLength:"63" doc:"Only actions of this host"`
+	Batch string `query:"batch" maxLength:"36" doc:"Only actions of this batch"`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most that one page holds"`
 }) (_ *listed[api.Action], err error) {
 	f := core.ActionFilter{Host: protocol.HostID(in.Host)}
 	for _, s := range in.State {
@@ -70,13 +68,6 @@ func (h actionHandlers) listActions(ctx context.Context, in *struct {
 		if f.Batch, err = protocol.ParseBatchID(in.Batch); err != nil {
 			return nil, invalid(err)
 		}
-	}
-	if in.Before != "" {
-		before, err := h.c.Actions().Resolve(ctx, in.Before)
-		if err != nil {
-			return nil, err
-		}
-		in.Cursor = cmp.Or(in.Cursor, before.String())
 	}
 	labels := make(map[protocol.HostID][]string)
 	if in.Label != "" {

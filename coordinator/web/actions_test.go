@@ -35,7 +35,7 @@ func TestActionIsTheOperation(t *testing.T) {
 		if len(all) != 1 || all[0].ID != a.ID || all[0].Spec != nil {
 			t.Errorf("listed %+v, want it without its spec", all)
 		}
-		if all := as[[]api.Action](t, s.call(core.RoleViewer, http.MethodGet, "/v1/actions?before="+a.ID, nil), http.StatusOK); len(all) != 0 {
+		if all := as[[]api.Action](t, s.call(core.RoleViewer, http.MethodGet, "/v1/actions?cursor="+a.ID, nil), http.StatusOK); len(all) != 0 {
 			t.Errorf("older than the first: %+v", all)
 		}
 	})

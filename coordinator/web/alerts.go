@@ -19,7 +19,7 @@ type alertHandlers struct{ *handlers }
 
 func (h alertHandlers) alerts() {
 	register(h.handlers, h.get("list-alerts", "/v1/alerts", "List the alerts that are raised, by host; a page ends with a whole host, so it may hold a few more than its limit"), h.listAlerts)
-	serve(h.handlers, h.operation("acknowledge-alert", http.MethodPost, "/v1/hosts/{host}/alerts/ack", "Say that somebody looks after an alert; it is not told again while it lasts", http.StatusOK), h.acknowledge)
+	serve(h.handlers, h.operation("acknowledge-alert", http.MethodPost, "/v1/hosts/{host}/alerts/ack", "Acknowledge an alert; no more notifications are sent for it while it lasts", http.StatusOK), h.acknowledge)
 	register(h.handlers, h.get("list-mutes", "/v1/alert-mutes", "List the mutes that have not ended"), h.listMutes)
 	serve(h.handlers, h.operation("create-mute", http.MethodPost, "/v1/alert-mutes", "Keep alerts from being told for a time", http.StatusCreated), h.mute)
 	register(h.handlers, h.operation("end-mute", http.MethodDelete, "/v1/alert-mutes/{id}", "End a mute", http.StatusNoContent), h.unmute)
@@ -124,12 +124,12 @@ func (h alertHandlers) listAlerts(ctx context.Context, in *byHost) (*listed[api.
 		states: func(a alerting.Raised) []string { return []string{a.Severity} }, words: []string{"warning", "critical"},
 		at: func(a alerting.Raised) int64 { return a.SinceMS },
 	}
-	passes, err := raised.filter(in.at())
+	passes, err := raised.filter(&in.Listing)
 	if err != nil {
 		return nil, err
 	}
 	out := &listed[api.RaisedAlert]{Body: []api.RaisedAlert{}}
-	for after := in.at().Cursor; ; {
+	for after := in.Cursor; ; {
 		all, next, err := h.c.Alerts().Raised(ctx, protocol.HostID(after), in.Limit)
 		for _, a := range all {
 			if passes(a) {

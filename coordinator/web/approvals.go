@@ -22,7 +22,7 @@ func (h actionHandlers) approvals() {
 	serve(h.handlers, post("approve-action", "/v1/actions/{id}/approve", "Give a person's approval, and show the action"), h.approveAction)
 	serve(h.handlers, post("deny-action", "/v1/actions/{id}/deny", "End an action that waits for approval"), h.denyAction)
 	serve(h.handlers, post("nudge-action", "/v1/actions/{id}/nudge", "Look at an action again; it changes nothing that would not change by itself"), h.nudgeAction)
-	serve(h.handlers, h.get("list-keys", "/v1/keys", "List the keys of the ring in force"), h.listKeys)
+	register(h.handlers, h.get("list-keys", "/v1/keys", "List the keys of the ring in force"), h.listKeys)
 }
 
 func (h actionHandlers) giveApproval(ctx context.Context, in *body[api.NewApproval]) ([]api.Approved, error) {
@@ -117,9 +117,19 @@ func (h actionHandlers) decided(ctx context.Context, ref string, do func(protoco
 	return h.wholeAction(a), nil
 }
 
-func (h actionHandlers) listKeys(context.Context, *none) ([]api.Key, error) {
-	return list(h.c.Keys(), func(m protocol.Member) api.Key {
-		roles := list(m.Roles, func(r protocol.Role) string { return string(r) })
-		return api.Key{Key: m.Key.String(), Roles: roles, Person: m.Person, Revoked: m.Revoked}
-	}), nil
+func (h actionHandlers) listKeys(ctx context.Context, in *struct {
+	Listing
+	Limit1000
+}) (*listed[api.Key], error) {
+	roles := func(m protocol.Member) []string {
+		return list(m.Roles, func(r protocol.Role) string { return string(r) })
+	}
+	keys := source[protocol.Member, api.Key]{
+		show: func(m protocol.Member) api.Key {
+			return api.Key{Key: m.Key.String(), Roles: roles(m), Person: m.Person, Revoked: m.Revoked}
+		},
+		at: func(protocol.Member) int64 { return 0 }, // a ring tells no times
+	}
+	all := keys.small(func(m protocol.Member) string { return m.Key.String() }, func(context.Context) ([]protocol.Member, error) { return h.c.Keys(), nil })
+	return all.page(ctx, &in.Listing, in.Limit)
 }

@@ -52,21 +52,21 @@ func (h actionHandlers) attach(ctx context.Context, in *attachRequest) (*huma.St
 		defer t.Close()
 		drained, stop := untilDrained(r.Context())
 		defer stop()
-		if err := attach.Serve(drained, w, r, &part{t, h.handlers, wish.Offset}); err != nil {
+		if err := attach.Serve(drained, w, r, &participant{t, h.handlers, wish.Offset}); err != nil {
 			h.log.DebugContext(ctx, "a peer left a session", "action", id, "actor", by.Name, "err", err)
 		}
 	}}, nil
 }
 
-// part is a person's part in a session.
-type part struct {
+// participant is a person's part in a session.
+type participant struct {
 	*relay.Attached
 	h      *handlers
 	offset int64
 }
 
-// Read implements [attach.Part].
-func (p *part) Read(ctx context.Context, emit func(int64, []byte) error) ([]byte, error) {
+// Read implements [attach.Participant].
+func (p *participant) Read(ctx context.Context, emit func(int64, []byte) error) ([]byte, error) {
 	a, err := p.Attached.Read(ctx, p.offset, emit)
 	if err != nil {
 		return nil, err

@@ -36,11 +36,12 @@ type batchAnswer struct {
 
 func (h actionHandlers) batches() {
 	register(h.handlers, h.operation("create-batch", http.MethodPost, "/v1/batches", "Ask for the same action on many hosts", http.StatusAccepted), h.createBatch)
+	register(h.handlers, h.get("list-batches", "/v1/batches", "List batches, the newest first: by the newest action of each; a page may hold fewer than its limit"), h.listBatches)
 	serve(h.handlers, h.get("get-batch", "/v1/batches/{id}", "Show a batch and its actions, without their specs"), h.getBatch)
 	register(h.handlers, h.operation("cancel-batch", http.MethodPost, "/v1/batches/{id}/cancel", "Cancel every action of a batch that has not ended", http.StatusAccepted), h.cancelBatch)
 	op := h.raw("follow-batch", "/v1/batches/{id}/events", "Follow all actions of a batch until they have ended", "text/event-stream",
 		"Server-sent events: `action` with an action, without its spec, as it stands at first and after each change; `output` with a piece of output, if that is asked for; "+
-			"`end` when all have ended and all of their output was sent. Whoever asks again is told everything again.")
+			"`end` when all have ended and all of their output was sent. A new request starts from the beginning.")
 	register(h.handlers, op, h.followBatch)
 }
 
@@ -69,6 +70,59 @@ func (h actionHandlers) createBatch(ctx context.Context, in *body[api.NewBatch])
 	}
 	out.Body = h.batchOf(id, actions)
 	out.Body.Refused = refused
+	return out, nil
+}
+
+// maxBatchSearch is how many actions one request looks at to find batches.
+const maxBatchSearch = 10_000
+
+// listBatches finds batches by their newest actions: one whose newest action is another
+// one was on an earlier page.
+func (h actionHandlers) listBatches(ctx context.Context, in *struct {
+	Listing
+	Limit int `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"The most that one page holds"`
+}) (*listed[api.BatchEntry], error) {
+	batches := source[core.Action, api.BatchEntry]{at: func(a core.Action) int64 { return a.CreatedMS }}
+	passes, err := batches.filter(&in.Listing)
+	f := core.ActionFilter{Limit: pageStep}
+	if err == nil && in.Cursor != "" {
+		if f.Before, err = protocol.ParseActionID(in.Cursor); err != nil {
+			err = fmt.Errorf("%w: cursor: it is none of this list", core.ErrInvalid)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &listed[api.BatchEntry]{Body: []api.BatchEntry{}}
+	seen := make(map[protocol.BatchID]bool)
+	for looked := 0; looked < maxBatchSearch; looked += pageStep {
+		page, err := h.c.Actions().List(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range page {
+			if a.Batch.IsZero() || seen[a.Batch] || !passes(a) {
+				f.Before = a.ID
+				continue
+			}
+			if len(out.Body) == in.Limit {
+				out.Next = f.Before.String()
+				return out, nil
+			}
+			f.Before, seen[a.Batch] = a.ID, true
+			newest, err := h.c.Actions().List(ctx, core.ActionFilter{Batch: a.Batch, Limit: 1})
+			if err != nil {
+				return nil, err
+			}
+			if len(newest) == 1 && newest[0].ID == a.ID {
+				out.Body = append(out.Body, api.BatchEntry{ID: a.Batch.String(), Kind: string(a.Kind), Requester: a.Requester, At: webapi.At(a.CreatedMS)})
+			}
+		}
+		if len(page) < pageStep {
+			return out, nil
+		}
+	}
+	out.Next = f.Before.String()
 	return out, nil
 }
 

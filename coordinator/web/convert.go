@@ -80,19 +80,14 @@ func interfaceOf(i protocol.Interface) api.Interface {
 	return api.Interface{Name: i.Name, MAC: i.MAC, Up: i.Up, Addresses: webapi.Texts(i.Addresses)}
 }
 
-func containersOf(v members.HostView) []api.Container {
-	return list(v.Inventory.Containers, func(c protocol.Container) api.Container {
-		return webapi.Container(v.ID, c)
-	})
-}
-
 // actionOf returns an action without its spec, which lists leave out.
 func actionOf(a core.Action) api.Action {
 	out := api.Action{
 		ID: a.ID.String(), Host: string(a.Host), Kind: string(a.Kind), Name: string(a.Name),
 		State: string(a.State), Reason: string(a.Reason), Detail: a.Detail, Shown: shown(a), Requester: a.Requester,
 		Digest: a.Digest.String(), Attempt: a.Attempt, AcceptSeq: a.AcceptSeq, Cancelling: a.Cancelling,
-		Conflict: a.Conflict != nil, Corrected: a.Corrected,
+		CancelRefused: !a.Cancelling && !a.State.Final() && strings.HasPrefix(a.Detail, protocol.NotCancelled),
+		Conflict:      a.Conflict != nil, Corrected: a.Corrected,
 		CreatedAt: webapi.At(a.CreatedMS), UpdatedAt: webapi.At(a.UpdatedMS), EndedAt: webapi.Maybe(a.EndedMS), ExpiresAt: webapi.Maybe(a.ExpiresMS),
 		Exit: webapi.Exit(a.Exit), Output: webapi.Output(a.Output),
 		SentAt: webapi.Maybe(a.SentMS), ReceiptedAt: webapi.Maybe(a.ReceiptedMS), HostAcceptedAt: webapi.Maybe(a.AcceptedMS),
@@ -166,7 +161,7 @@ func shown(a core.Action) string {
 
 func tokenOf(t core.Token) api.Token {
 	return api.Token{
-		ID: t.ID, Name: t.Name, Role: string(t.Role), CreatedAt: webapi.At(t.CreatedMS), CreatedBy: t.CreatedBy,
+		ID: t.ID, Name: t.Name, Person: t.Person, Role: string(t.Role), CreatedAt: webapi.At(t.CreatedMS), CreatedBy: t.CreatedBy,
 		ExpiresAt: webapi.Maybe(t.ExpiresMS), RevokedAt: webapi.Maybe(t.RevokedMS),
 	}
 }

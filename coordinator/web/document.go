@@ -25,7 +25,7 @@ func documentConfig(version string) huma.Config {
 		"Every failure is a problem (RFC 9457) with a stable code."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", "" // served by serveDocument
 	c.CreateHooks = nil                                   // no $schema members in answers
-	c.Transformers = []huma.Transformer{asProblem}
+	c.Transformers = []huma.Transformer{asProblem, onlyFields}
 	c.RejectUnknownQueryParameters = true
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		bearer: {Type: "http", Scheme: "bearer", Description: "An API token: hostler token create"},

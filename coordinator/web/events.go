@@ -37,7 +37,7 @@ const (
 
 func (h *handlers) events() {
 	op := h.raw("follow-events", "/v1/events", "Follow what happens in the fleet", "text/event-stream",
-		"Server-sent events. The id of each is the number in its data and goes up by one. After a recovery of the coordinator ids begin anew far above; who comes with one of before is told that it is gone. Comments every 15 s show that the stream lives.")
+		"Server-sent events. The id of each is the number in its data and goes up by one. After a recovery of the coordinator, ids start again at a far higher number; a request with an older id gets the problem gone. Comments every 15 s show that the stream lives.")
 	register(h, op, h.follow)
 }
 

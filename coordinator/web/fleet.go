@@ -27,6 +27,9 @@ type rawAnswer struct {
 
 func (h hostHandlers) fleet() {
 	serve(h.handlers, h.get("get-status", "/v1/status", "The fleet in a few numbers"), h.status)
+	serve(h.handlers, h.get("get-check", "/v1/check", "What keeps the coordinator from doing its work"), func(ctx context.Context, _ *none) ([]api.Finding, error) {
+		return h.check(ctx), nil
+	})
 	rings := h.raw("get-rings", "/v1/rings", "The chain of rings, which authenticates itself", documentType, "Signed rings, one to a line.")
 	rings.Security = nil
 	register(h.handlers, rings, h.rings)

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -20,13 +19,6 @@ import (
 type byHost struct {
 	Listing
 	Limit1000
-	After string `query:"after" maxLength:"63" deprecated:"true" doc:"Only what comes after this host; use cursor"`
-}
-
-// at is the place where the part begins.
-func (p *byHost) at() *Listing {
-	p.Cursor = cmp.Or(p.Cursor, p.After)
-	return &p.Listing
 }
 
 // HostRef names a host.
@@ -46,7 +38,7 @@ func (h hostHandlers) hosts() {
 	register(h.handlers, h.get("list-host-events", "/v1/hosts/{host}/events", "List what happened to a host, the newest last"), h.hostEvents)
 	register(h.handlers, h.get("get-labels", "/v1/hosts/{host}/labels", "Show the labels of a host"), h.getLabels)
 	register(h.handlers, h.operation("set-labels", http.MethodPut, "/v1/hosts/{host}/labels", "Give a host these labels and no other", http.StatusOK), h.setLabels)
-	serve(h.handlers, h.get("list-host-containers", "/v1/hosts/{host}/containers", "List the containers of a host"), h.hostContainers)
+	register(h.handlers, h.get("list-host-containers", "/v1/hosts/{host}/containers", "List the containers of a host"), h.hostContainers)
 	serve(h.handlers, h.get("offline-preview", "/v1/hosts/{host}/offline-preview", "Say what becomes of the containers of a host while it is cut off, as it decides itself"), h.offlinePreview)
 	register(h.handlers, h.get("list-containers", "/v1/containers", "List the containers of all hosts, by host; a page ends with a whole host, so it may hold a few more than its limit"), h.listContainers)
 }
@@ -66,7 +58,7 @@ func (h hostHandlers) listHosts(ctx context.Context, in *byHost) (*listed[api.Ho
 		},
 		at: func(v members.HostView) int64 { return v.SeenMS },
 	}
-	return hosts.page(ctx, in.at(), in.Limit)
+	return hosts.page(ctx, &in.Listing, in.Limit)
 }
 
 func (h hostHandlers) getHost(ctx context.Context, in *HostRef) (api.Host, error) {
@@ -74,30 +66,50 @@ func (h hostHandlers) getHost(ctx context.Context, in *HostRef) (api.Host, error
 	return hostOf(v), err
 }
 
-type hostEventsRequest struct {
+// maxEventsBack is how far the pages of what happened to a host go back.
+const maxEventsBack = 10_000
+
+// hostEvents answers with the newest page first, in the order of time within. A cursor is
+// the time of the first question and how many were answered since.
+func (h hostHandlers) hostEvents(ctx context.Context, in *struct {
 	HostRef
-	Since time.Time `query:"since" doc:"Only what is not older, by the clock of the time"`
-	Limit int       `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The newest so many"`
-}
-
-type hostEventsAnswer struct{ Body []api.HostEvent }
-
-func (h hostHandlers) hostEvents(ctx context.Context, in *hostEventsRequest) (*hostEventsAnswer, error) {
+	Listing
+	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The newest so many"`
+}) (*listed[api.HostEvent], error) {
+	events := source[journal.Happening, api.HostEvent]{}
+	if _, err := events.filter(&in.Listing); err != nil {
+		return nil, err
+	}
 	if _, err := h.c.Members().Host(ctx, in.id()); err != nil {
 		return nil, err
+	}
+	until, skip := time.Now().Add(time.Hour).UnixMilli(), 0 // of clocks that are set
+	if !in.Until.IsZero() {
+		until = in.Until.UnixMilli()
+	}
+	if in.Cursor != "" {
+		if n, err := fmt.Sscanf(in.Cursor, "%d.%d", &until, &skip); n != 2 || err != nil || skip < 0 || skip > maxEventsBack {
+			return nil, fmt.Errorf("%w: cursor: it is none of this list", core.ErrInvalid)
+		}
 	}
 	since := int64(0)
 	if !in.Since.IsZero() {
 		since = in.Since.UnixMilli()
 	}
-	all, err := h.c.Journal().Timeline(ctx, in.id(), since, in.Limit)
-	return &hostEventsAnswer{list(all, func(e journal.Happening) api.HostEvent {
+	all, err := h.c.Journal().Timeline(ctx, in.id(), since, until, skip+in.Limit+1)
+	out := &listed[api.HostEvent]{}
+	if len(all) > skip+in.Limit && skip+in.Limit <= maxEventsBack {
+		out.Next = fmt.Sprintf("%d.%d", until, skip+in.Limit)
+	}
+	end := max(0, len(all)-skip)
+	out.Body = list(all[max(0, end-in.Limit):end], func(e journal.Happening) api.HostEvent {
 		out := api.HostEvent{At: webapi.At(e.AtMS), Who: e.Who, What: e.What, Object: e.Object, Detail: e.Detail}
 		if e.Data != nil {
 			out.Detail = object(e.Data)
 		}
 		return out
-	})}, err
+	})
+	return out, err
 }
 
 // changed shows a host after a change, unless the change failed.
@@ -189,23 +201,40 @@ func (h hostHandlers) setLabels(ctx context.Context, in *struct {
 	return h.getLabels(ctx, &in.HostRef)
 }
 
-func (h hostHandlers) hostContainers(ctx context.Context, in *HostRef) ([]api.Container, error) {
+func (h hostHandlers) hostContainers(ctx context.Context, in *struct {
+	HostRef
+	Listing
+	Limit1000
+}) (*listed[api.Container], error) {
 	v, err := h.c.Members().Host(ctx, in.id())
-	return containersOf(v), err
+	if err != nil {
+		return nil, err
+	}
+	containers := containerSource()
+	containers.show = func(c protocol.Container) api.Container { return webapi.Container(v.ID, c) }
+	containers.at = func(protocol.Container) int64 { return v.Inventory.AtMS }
+	all := containers.small(func(c protocol.Container) string { return c.Name + "/" + c.Runtime },
+		func(context.Context) ([]protocol.Container, error) { return v.Inventory.Containers, nil })
+	return all.page(ctx, &in.Listing, in.Limit)
 }
 
-func (h hostHandlers) listContainers(ctx context.Context, in *byHost) (*listed[api.Container], error) {
-	containers := source[protocol.Container, api.Container]{
+// containerSource is what lists of containers have in common.
+func containerSource() source[protocol.Container, api.Container] {
+	return source[protocol.Container, api.Container]{
 		labels: func(c protocol.Container) []string { return c.Labels },
 		states: func(c protocol.Container) []string { return []string{c.State} },
 		words:  only(container.States()).words,
 	}
-	passes, err := containers.filter(&Listing{Label: in.Label, State: in.State})
+}
+
+func (h hostHandlers) listContainers(ctx context.Context, in *byHost) (*listed[api.Container], error) {
+	containers := containerSource()
+	passes, err := containers.filter(&Listing{Label: in.Label, State: in.State, Fields: in.Fields})
 	if err != nil {
 		return nil, err
 	}
 	out := &listed[api.Container]{Body: []api.Container{}}
-	for after := in.at().Cursor; ; {
+	for after := in.Cursor; ; {
 		views, err := h.c.Members().Hosts(ctx, protocol.HostID(after), containerStep)
 		for _, v := range views {
 			after = string(v.ID)

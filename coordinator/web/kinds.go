@@ -11,8 +11,15 @@ import (
 )
 
 func (h actionHandlers) kinds() {
-	serve(h.handlers, h.get("list-kinds", "/v1/kinds", "List the kinds of actions: what each promises, the form of its arguments, and an example of them"),
-		func(context.Context, *none) ([]api.Kind, error) { return list(protocol.Kinds(), kindOf), nil })
+	register(h.handlers, h.get("list-kinds", "/v1/kinds", "List the kinds of actions: what each promises, the form of its arguments, and an example of them"),
+		func(ctx context.Context, in *struct {
+			Listing
+			Limit1000
+		}) (*listed[api.Kind], error) {
+			kinds := source[protocol.Kind, api.Kind]{show: kindOf, at: func(protocol.Kind) int64 { return 0 }}
+			all := kinds.small(func(k protocol.Kind) string { return string(k) }, func(context.Context) ([]protocol.Kind, error) { return protocol.Kinds(), nil })
+			return all.page(ctx, &in.Listing, in.Limit)
+		})
 	serve(h.handlers, h.get("get-capabilities", "/v1/capabilities", "Tell what this coordinator supports, so that clients need not guess by its version"), h.capabilities)
 }
 
@@ -28,7 +35,7 @@ func kindOf(kind protocol.Kind) api.Kind {
 	i, _ := protocol.KindOf(kind)
 	k := api.Kind{
 		Kind: string(i.Kind), Doc: i.Doc, Target: string(i.Target), Lane: string(i.Lane), Attempts: i.Attempts, StartTTL: i.StartTTL.String(),
-		Needs: string(i.Needs), RootEquivalent: i.RootEquivalent, Cancellable: i.Cancellable, Progress: i.Progress, Preempts: i.Preempts(),
+		Needs: string(i.Needs), RootEquivalent: i.RootEquivalent, Cancellable: i.Cancellable, Preempts: i.Preempts(),
 		Schema: i.Schema(), Args: i.ArgsSchema(), Example: i.ExampleArgs(),
 	}
 	if i.RunTimeout > 0 {

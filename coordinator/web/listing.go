@@ -3,10 +3,15 @@ package web
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -20,6 +25,7 @@ type Listing struct {
 	State  []string  `query:"state" maxItems:"8" doc:"Only what is in one of these states, separated by commas"`
 	Since  time.Time `query:"since" doc:"Only what is not older: by its making, of a host by when it was last heard of"`
 	Until  time.Time `query:"until" doc:"Only what is older"`
+	Fields []string  `query:"fields" maxItems:"64" example:"id,state" doc:"Only these members of each element, separated by commas, also where the schema requires others; left out: all"`
 }
 
 // listed is a page of a list.
@@ -61,11 +67,48 @@ func (s *source[R, A]) filter(l *Listing) (func(R) bool, error) {
 			return nil, fmt.Errorf("%w: %.40q is no state of what is listed here: want %s", core.ErrInvalid, word, strings.Join(s.words, ", "))
 		}
 	}
+	known := memberNames(reflect.TypeFor[A]())
+	for _, name := range l.Fields {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("%w: fields: %.40q is no member of what is listed here: want %s", core.ErrInvalid, name, strings.Join(known, ", "))
+		}
+	}
 	return func(r R) bool {
 		return (l.Label == "" || selector.Match(s.labels(r))) &&
 			(l.State == nil || slices.ContainsFunc(s.states(r), func(w string) bool { return slices.Contains(l.State, w) })) &&
 			(l.Since.IsZero() || s.at(r) >= l.Since.UnixMilli()) && (l.Until.IsZero() || s.at(r) < l.Until.UnixMilli())
 	}, nil
+}
+
+// memberNames are the names that JSON has for the members of a type.
+func memberNames(t reflect.Type) (all []string) {
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// onlyFields leaves of each element of a list the members that were asked for. What is no
+// list has no such parameter.
+func onlyFields(ctx huma.Context, _ string, v any) (any, error) {
+	fields := ctx.Query("fields")
+	if list := reflect.ValueOf(v); fields == "" || list.Kind() != reflect.Slice {
+		return v, nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	all := []map[string]json.RawMessage{}
+	if err := json.Unmarshal(b, &all); err != nil {
+		return nil, err
+	}
+	for _, element := range all {
+		maps.DeleteFunc(element, func(name string, _ json.RawMessage) bool { return !slices.Contains(strings.Split(fields, ","), name) })
+	}
+	return all, nil
 }
 
 // pageStep is how many records are read at a time.

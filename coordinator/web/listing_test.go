@@ -88,6 +88,10 @@ func TestListsAreAlike(t *testing.T) {
 			{"tokens", "since=" + since, "name", "bob-3 bob-4"},
 			{"viewers", "state=active", "name", "screen-0 screen-1 screen-2 screen-3 screen-4"},
 			{"invites", "label=n=2", "labels", "[n=2]"},
+			{"hosts/lab-3/containers", "label=n=3&state=running", "name", "web-3"},
+			{"hosts/lab-3/containers", "state=frozen", "name", ""},
+			{"kinds", "fields=kind", "kind", strings.Join(sortedKinds(), " ")},
+			{"keys", "fields=person", "key", strings.TrimSuffix(strings.Repeat("<nil> ", len(s.f.Coordinator().Keys())), " ")},
 			{"enrolments", "state=pending&until=" + since, "host", "new-0 new-1 new-2"},
 		} {
 			for _, limit := range []string{"1", "2", "100"} {
@@ -104,8 +108,81 @@ func TestListsAreAlike(t *testing.T) {
 		if got := names(t, s, "/v1/tokens", url.Values{"state": {"expired"}}, "name"); !slices.Equal(got, []string{"bob-0", "bob-1"}) {
 			t.Errorf("expired are %s", got)
 		}
-		for _, path := range []string{"hosts?state=sad", "actions?state=sad", "tokens?label=a=b", "hosts?label=a", "actions?cursor=x", "audit?cursor=x", "hosts?since=today"} {
+		for _, path := range []string{"hosts?fields=id,nosuch", "keys?label=a=b", "kinds?state=on", "hosts/edge-07/events?cursor=x", "batches?cursor=x", "hosts?after=a", "hosts?state=sad", "actions?state=sad", "tokens?label=a=b", "hosts?label=a", "actions?cursor=x", "audit?cursor=x", "hosts?since=today"} {
 			wantProblem(t, s.call(core.RoleAdmin, http.MethodGet, "/v1/"+path, nil), api.CodeInvalid)
+		}
+	})
+}
+
+func sortedKinds() (all []string) {
+	for _, k := range protocol.Kinds() {
+		all = append(all, string(k))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestBatchesAreListed: each once, the newest first, among actions of none.
+func TestBatchesAreListed(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		var want []string
+		for i := range 5 {
+			id := protocol.NewBatchID(time.Now().UnixMilli(), [10]byte{byte(i)})
+			want = append([]string{id.String()}, want...)
+			s.f.AddHost(protocol.HostID(fmt.Sprintf("lab-%d", i)))
+			for _, hosts := range [][]protocol.HostID{{"edge-07"}, {"lab-0"}} { // each is asked for in two requests
+				if _, _, err := s.f.Coordinator().Actions().ProposeMany(t.Context(), s.f.Admin(), actions.BatchRequest{ID: id, Hosts: hosts, Spec: coordtest.RunSpec("true")}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.f.Coordinator().Actions().Propose(t.Context(), s.f.Admin(), actions.Request{Host: "lab-0", Spec: coordtest.RunSpec("true")}); err != nil {
+					t.Fatal(err)
+				}
+				wait(time.Second)
+			}
+		}
+		for _, limit := range []string{"1", "2", "100"} {
+			if got := names(t, s, "/v1/batches", url.Values{"limit": {limit}}, "id"); !slices.Equal(got, want) {
+				t.Errorf("by %s: %s, want %s", limit, got, want)
+			}
+		}
+		one := as[[]api.BatchEntry](t, s.call(core.RoleViewer, http.MethodGet, "/v1/batches?limit=1", nil), http.StatusOK)[0]
+		if one.Kind != "host.run" || one.Requester == "" || one.At.IsZero() {
+			t.Errorf("it is listed as %+v", one)
+		}
+	})
+}
+
+// TestHostEventPages: what happened to a host comes in pages, back from the newest.
+func TestHostEventPages(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		for i := range 7 {
+			if err := s.f.Coordinator().Members().Relabel(t.Context(), s.f.Admin(), "edge-07", []string{fmt.Sprintf("n=%d", i)}, nil, ""); err != nil {
+				t.Fatal(err)
+			}
+			wait(time.Second)
+		}
+		read := func(query string) ([]api.HostEvent, string) {
+			r := s.call(core.RoleViewer, http.MethodGet, "/v1/hosts/edge-07/events?"+query, nil)
+			return as[[]api.HostEvent](t, r, http.StatusOK), r.Header.Get(api.NextCursor)
+		}
+		all, next := read("limit=1000")
+		if next != "" || len(all) < 7 {
+			t.Fatalf("%d events, next %q", len(all), next)
+		}
+		var got []api.HostEvent
+		for cursor := ""; ; {
+			page, next := read("limit=3" + cursor)
+			got = append(page, got...)
+			if next == "" {
+				break
+			}
+			cursor = "&cursor=" + next
+		}
+		if fmt.Sprint(got) != fmt.Sprint(all) {
+			t.Errorf("in pages %v, at once %v", got, all)
+		}
+		if before, _ := read("until=" + all[3].At.Format(time.RFC3339Nano)); len(before) == 0 || !before[len(before)-1].At.Before(all[3].At) {
+			t.Errorf("until %s: %v", all[3].At, before)
 		}
 	})
 }

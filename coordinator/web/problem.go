@@ -107,7 +107,7 @@ func asProblem(_ huma.Context, _ string, v any) (any, error) {
 	if !ok {
 		return v, nil
 	}
-	p := newProblem(codeOf(e.Status), e.Detail)
+	p := newProblem(codeOf(e.Status), inWords(e.Detail))
 	if p.Code == api.CodeInternal {
 		p.Detail = internalDetail
 		return p, nil
@@ -115,10 +115,11 @@ func asProblem(_ huma.Context, _ string, v any) (any, error) {
 	var details, sent []string
 	for _, d := range e.Errors {
 		if d.Location == "" {
-			details = append(details, d.Message)
+			details = append(details, inWords(d.Message))
 		} else {
-			details = append(details, d.Location+": "+d.Message)
-			sent = append(sent, d.Location) // it has the names of members
+			where := whereInWords(d.Location)
+			details = append(details, where+": "+inWords(d.Message))
+			sent = append(sent, where) // it has the names of members
 		}
 	}
 	if len(details) > 0 {

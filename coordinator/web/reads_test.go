@@ -127,7 +127,7 @@ func TestListsByHostInPages(t *testing.T) {
 		for limit := 1; limit < 12; limit++ {
 			var gotHosts, gotContainers []string
 			for after := "edge-07"; ; {
-				page := as[[]api.Host](t, s.call(core.RoleViewer, http.MethodGet, fmt.Sprintf("/v1/hosts?limit=%d&after=%s", limit, after), nil), http.StatusOK)
+				page := as[[]api.Host](t, s.call(core.RoleViewer, http.MethodGet, fmt.Sprintf("/v1/hosts?limit=%d&cursor=%s", limit, after), nil), http.StatusOK)
 				for _, h := range page {
 					gotHosts, after = append(gotHosts, h.ID), h.ID
 				}
@@ -136,7 +136,7 @@ func TestListsByHostInPages(t *testing.T) {
 				}
 			}
 			for after := ""; ; {
-				page := as[[]api.Container](t, s.call(core.RoleViewer, http.MethodGet, fmt.Sprintf("/v1/containers?limit=%d&after=%s", limit, after), nil), http.StatusOK)
+				page := as[[]api.Container](t, s.call(core.RoleViewer, http.MethodGet, fmt.Sprintf("/v1/containers?limit=%d&cursor=%s", limit, after), nil), http.StatusOK)
 				for _, c := range page {
 					gotContainers, after = append(gotContainers, c.Host+"/"+c.Name), c.Host
 				}

@@ -239,7 +239,7 @@ func joinOverHTTP(t *testing.T, s *site, code string) (words string, ask func() 
 	as[enrol.StateResponse](t, s.call("", http.MethodPost, "/enrol/v1/offer", offer), http.StatusOK)
 	four := enrol.Words(transcript)
 	return strings.Join(four[:], " "), func() enrol.StateResponse {
-		q, err := a.Poll(offer.Session)
+		q, err := a.Poll(offer.Exchange)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,6 +39,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/internal/lobby"
 	"github.com/hostler-io/hostler/internal/prom"
@@ -61,6 +62,9 @@ type Config struct {
 	// Commits tells how many durable commits the store has made, for /metrics.
 	// Default: they are not told.
 	Commits func() uint64
+	// Check looks for what keeps the coordinator from doing its work. Default: nothing
+	// is looked at.
+	Check func(context.Context) []api.Finding
 	// Log hears of what went wrong inside. Default: discarded.
 	Log *slog.Logger
 }
@@ -71,6 +75,7 @@ type handlers struct {
 	version string
 	parts   func(*prom.Scrape)
 	commits func() uint64
+	check   func(context.Context) []api.Finding
 	log     *slog.Logger
 	feed    feed
 	scrapes sync.Mutex           // of the fleet
@@ -95,10 +100,13 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Check == nil {
+		cfg.Check = func(context.Context) []api.Finding { return []api.Finding{} }
+	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = func(*prom.Scrape) {}
 	}
-	h := &handlers{c: cfg.Coordinator, version: cfg.Version, parts: cfg.Metrics, commits: cfg.Commits, log: cfg.Log, feed: feed{c: cfg.Coordinator}, tokens: limits[string]{rate: tokenRate, burst: tokenBurst}, wrong: limits[netip.Prefix]{rate: wrongRate, burst: wrongBurst}}
+	h := &handlers{c: cfg.Coordinator, version: cfg.Version, parts: cfg.Metrics, commits: cfg.Commits, check: cfg.Check, log: cfg.Log, feed: feed{c: cfg.Coordinator}, tokens: limits[string]{rate: tokenRate, burst: tokenBurst}, wrong: limits[netip.Prefix]{rate: wrongRate, burst: wrongBurst}}
 	mux := http.NewServeMux()
 	if err := h.routes(mux); err != nil {
 		return nil, err

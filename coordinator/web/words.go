@@ -137,16 +137,61 @@ func explained[W ~string](words []W, means func(W) string) meanings {
 
 func states() meanings { return explained(protocol.States(), protocol.State.Meaning) }
 
-// features are what the API has learnt since its first release.
+// feature is something that the API can do, which a client may ask for by its word.
+type feature struct {
+	word, means string
+	// paths and kinds are how those begin that it stands for; none: it is a manner of all
+	// requests.
+	paths, kinds []string
+}
+
+// featureTable has all of them. A word is never taken back.
+func featureTable() []feature {
+	return []feature{
+		{word: "actions_by_kind", means: "Actions and batches are asked for by kind and args; the bytes of the spec are made here."},
+		{word: "audit_until", means: "The audit log can be searched up to a time."},
+		{word: "cursors", means: "Every list takes cursor, limit, label, state, since and until."},
+		{word: "etags", means: "Answers in JSON have an ETag, and requests that read take If-None-Match."},
+		{word: "fields", means: "Every list takes fields: the members of its elements that are wanted."},
+		{word: "idempotency_keys", means: "Requests with an Idempotency-Key take effect once."},
+		{word: "label_etags", means: "The labels of a host have an ETag, and changes of them take If-Match."},
+		{word: "presence", means: "A host tells why it is there or not, since when, and for how long it sleeps."},
+
+		{word: "alerts", means: "Alerts of all hosts are listed, and acknowledged.", paths: []string{"/v1/alerts", "/v1/hosts/{host}/alerts"}},
+		{word: "alert_mutes", means: "Alerts are muted for a time.", paths: []string{"/v1/alert-mutes"}},
+		{word: "alert_rules", means: "Rules of alerts are set for hosts by their labels, and take If-Match.", paths: []string{"/v1/alert-rules"}},
+		{word: "approvals", means: "People approve actions by signatures.", paths: []string{"/v1/approvals", "/v1/actions/{id}/approve", "/v1/actions/{id}/deny", "/v1/keys"}},
+		{word: "audit", means: "The audit log is searched, sealed and exported.", paths: []string{"/v1/audit"}, kinds: []string{"host.audit"}},
+		{word: "backups", means: "Containers are kept in signed archives, and made from them.", kinds: []string{"container.backup", "container.restore", "host.backup"}},
+		{word: "batches", means: "Many hosts are asked at once, listed and followed.", paths: []string{"/v1/batches"}},
+		{word: "contracts", means: "A container is told what to do while its host is cut off.", kinds: []string{"container.set"}},
+		{word: "enrolment", means: "Hosts join by codes and are approved.", paths: []string{"/v1/enrolments", "/v1/invites", "/v1/hosts/{host}/replace"}},
+		{word: "events", means: "What happens is followed as it happens, and listed by host.", paths: []string{"/v1/events", "/v1/hosts/{host}/events"}},
+		{word: "files", means: "Files are copied to and from hosts and containers.", kinds: []string{"host.push", "host.pull", "container.push", "container.pull"}},
+		{word: "images", means: "Images of hosts are fetched, listed and removed.", kinds: []string{"image."}},
+		{word: "limits", means: "Limits of containers are changed while they run.", kinds: []string{"container.limit"}},
+		{word: "logs", means: "Logs of containers are read.", kinds: []string{"container.logs"}},
+		{word: "metrics", means: "What hosts measure is asked of them, and scraped for all.", paths: []string{"/metrics/fleet"}, kinds: []string{"host.metrics"}},
+		{word: "networks", means: "Networks of hosts are listed and cleaned up.", kinds: []string{"network."}},
+		{word: "offline_preview", means: "What becomes of containers while their host is cut off is told.", paths: []string{"/v1/hosts/{host}/offline-preview"}},
+		{word: "payloads", means: "What commands read is uploaded before, in parts.", paths: []string{"/v1/payloads"}},
+		{word: "ports", means: "Ports of hosts lead to containers.", kinds: []string{"container.expose", "container.unexpose"}},
+		{word: "policies", means: "Policies of hosts are changed by signed documents.", kinds: []string{"policy."}},
+		{word: "rings", means: "Rings are read and taken into force.", paths: []string{"/v1/rings", "/v1/roster"}},
+		{word: "sessions", means: "Sessions on hosts and in containers are taken part in.", paths: []string{"/v1/actions/{id}/attach"}, kinds: []string{"host.attach", "container.attach"}},
+		{word: "settings", means: "Labels and limits of containers are changed as settings.", kinds: []string{"container.config"}},
+		{word: "snapshots", means: "Earlier states of containers are kept and brought back.", kinds: []string{"container.snapshot", "container.rollback"}},
+		{word: "tokens", means: "Tokens are made and revoked.", paths: []string{"/v1/tokens"}},
+		{word: "upgrades", means: "Agents are upgraded by signed packages.", kinds: []string{"host.upgrade"}},
+		{word: "viewers", means: "Certificates that read all topics are made and revoked.", paths: []string{"/v1/viewers"}},
+	}
+}
+
+// features are their words, sorted, with what each means.
 func features() meanings {
-	means := map[string]string{
-		"alert_rules":      "Rules of alerts are set for hosts by their labels, and take If-Match.",
-		"actions_by_kind":  "Actions and batches are asked for by kind and args; the bytes of the spec are made here.",
-		"audit_until":      "The audit log can be searched up to a time.",
-		"cursors":          "Every list takes cursor, limit, label, state, since and until.",
-		"etags":            "Answers in JSON have an ETag, and requests that read take If-None-Match.",
-		"idempotency_keys": "Requests with an Idempotency-Key take effect once.",
-		"label_etags":      "The labels of a host have an ETag, and changes of them take If-Match.",
+	means := make(map[string]string)
+	for _, f := range featureTable() {
+		means[f.word] = f.means
 	}
 	return meanings{slices.Sorted(maps.Keys(means)), means}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +74,41 @@ func TestWrongTokens(t *testing.T) {
 		wait(61 * time.Second) // the window is short again
 		if all := string(s.call(core.RoleAdmin, http.MethodGet, "/v1/audit", nil).body); strings.Count(all, "token.wrong") != 2 {
 			t.Errorf("records: %s", all)
+		}
+	})
+}
+
+// TestWrongForms: what is wrong with the form of a request is told without the words of
+// the libraries that noticed it.
+func TestWrongForms(t *testing.T) {
+	library := regexp.MustCompile(`expected |invalid |unexpected|unmarshal|pattern|property|validation|\^|2006|RFC|body\.|query\.|path\.`)
+	onSite(t, func(t *testing.T, s *site) {
+		for _, c := range []struct{ method, path, body, want string }{
+			{"POST", "/v1/tokens", ``, "the body is missing"},
+			{"POST", "/v1/tokens", `{`, "the body: the JSON ends too early"},
+			{"POST", "/v1/tokens", `{]`, "the body: ']' stands where JSON does not allow it"},
+			{"POST", "/v1/tokens", `[]`, "the body: want an object"},
+			{"POST", "/v1/tokens", `{"role":"viewer"}`, "the body: name is missing"},
+			{"POST", "/v1/tokens", `{"name":"x","role":"king"}`, "member role: want one of viewer, operator"},
+			{"POST", "/v1/tokens", `{"name":7,"role":"viewer"}`, "member name: want a text"},
+			{"POST", "/v1/tokens", `{"name":"x","role":"viewer","colour":1}`, "member colour: there is no such member"},
+			{"POST", "/v1/invites", `{"labels":"x"}`, "member labels: want a list"},
+			{"POST", "/v1/invites", `{"labels":[7]}`, "member labels[0]: want a text"},
+			{"GET", "/v1/audit?cursor=7", ``, "parameter cursor: want the Hostler-Next-Cursor of an answer"},
+			{"GET", "/v1/audit?since=monday", ``, "parameter since: want a time, as in 2026"},
+			{"GET", "/v1/audit?limit=many", ``, "parameter limit: want a whole number"},
+			{"GET", "/v1/audit?limit=0", ``, "parameter limit: want 1 or more"},
+			{"GET", "/v1/audit?limit=1&colour=red", ``, "parameter colour: there is no such parameter"},
+			{"GET", "/v1/events?after=x", ``, "parameter after: want the number of an event"},
+		} {
+			var body any
+			if c.body != "" || c.method == "POST" {
+				body = c.body
+			}
+			p := wantProblem(t, s.call(core.RoleAdmin, c.method, c.path, body), api.CodeInvalid)
+			if !strings.Contains(p.Detail, c.want) || library.MatchString(p.Detail) {
+				t.Errorf("%s %s %s is refused with %q, want %q", c.method, c.path, c.body, p.Detail, c.want)
+			}
 		}
 	})
 }

@@ -77,9 +77,9 @@ func (w Wish) query() string {
 	return q.Encode()
 }
 
-// A Part is somebody's part in a session. Its methods are called from several
+// A Participant is a person in a session. Its methods are called from several
 // goroutines.
-type Part interface {
+type Participant interface {
 	// Type takes a packet of the peer. It may wait, for a host that is away: what
 	// comes meanwhile waits too, or is dropped and comes again.
 	Type(ctx context.Context, packet []byte) error
@@ -99,7 +99,7 @@ var ErrDismissed = errors.New("the peer is to go for good")
 
 // Serve connects a peer to its part until one of them ends, or ctx does. A request
 // that comes from a page of another origin is refused.
-func Serve(ctx context.Context, w http.ResponseWriter, r *http.Request, p Part) error {
+func Serve(ctx context.Context, w http.ResponseWriter, r *http.Request, p Participant) error {
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{Protocol}, CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUpgrade, err)
@@ -141,7 +141,7 @@ func Serve(ctx context.Context, w http.ResponseWriter, r *http.Request, p Part) 
 // served is a connection on the serving side.
 type served struct {
 	conn  *websocket.Conn
-	part  Part
+	part  Participant
 	typed chan []byte // packets in their order
 }
 

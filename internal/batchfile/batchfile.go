@@ -3,15 +3,12 @@
 // A file is YAML, of which JSON is a part: a list of operations, or an object with
 // such a list as operations. It is read strictly: a key that is not known, one that
 // stands twice, or one that the operation does not take, is an error that names
-// its line, and all errors of a file are told at once. Anchors, aliases and tags
-// are refused, so no file is larger than it looks. It is pure.
+// its line, and all errors of a file are told at once. It is pure.
 package batchfile
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/yamlfile"
 )
 
 // maxDuration is the longest time that an operation may name.
@@ -102,22 +100,12 @@ type Operation struct {
 // Parse reads a file. The error wraps [ErrInvalid] and has a line for each thing
 // that is wrong.
 func Parse(b []byte) ([]Operation, error) {
-	if len(b) > MaxBytes {
-		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are read", ErrInvalid, len(b), MaxBytes)
-	}
-	d := yaml.NewDecoder(bytes.NewReader(b))
-	var doc yaml.Node
-	switch err := d.Decode(&doc); {
-	case errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("%w: it is empty", ErrInvalid)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %s", ErrInvalid, strings.TrimPrefix(err.Error(), "yaml: "))
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: it has more than one document", ErrInvalid)
+	n, err := yamlfile.Document(b, MaxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	p := &parser{}
-	all := p.file(doc.Content[0])
+	all := p.file(n)
 	if err := p.err(); err != nil {
 		return nil, err
 	}
@@ -203,17 +191,11 @@ func (p *parser) file(n *yaml.Node) []Operation {
 
 // simple refuses what makes a file mean more than it says.
 func (p *parser) simple(n *yaml.Node) bool {
-	switch {
-	case n.Kind == yaml.AliasNode:
-		p.fail(n, "aliases are not taken: write it out")
-	case n.Anchor != "":
-		p.fail(n, "anchors are not taken: write it out")
-	case n.Style&yaml.TaggedStyle != 0:
-		p.fail(n, "tags are not taken")
-	default:
-		return true
+	why := yamlfile.Refused(n)
+	if why != "" {
+		p.fail(n, "%s", why)
 	}
-	return false
+	return why == ""
 }
 
 // members yields keys and values of an object, each key once.

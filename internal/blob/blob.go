@@ -36,12 +36,12 @@ var (
 	ErrSize = errors.New("too many bytes")
 	// ErrSpace says that the disk has no room for what was promised.
 	ErrSpace = errors.New("not enough room on the disk")
-	// ErrBusy says that somebody else is filling the same file.
+	// ErrBusy says that another caller is filling the same file.
 	ErrBusy = errors.New("the same bytes are being written already")
 )
 
 // partial ends the name of a file that is being filled, unnamed begins that of
-// one whose digest nobody knows yet.
+// a file whose digest is not known yet.
 const (
 	partial = ".part"
 	unnamed = "new."
@@ -57,8 +57,8 @@ type Store struct {
 	filling map[protocol.Digest]*turn
 }
 
-// Open makes the directory if it is not there and removes what nobody can
-// continue. step is the moment at which a file is put in place, and reserve how
+// Open makes the directory if it is not there and removes files that cannot
+// be continued. step is the moment at which a file is put in place, and reserve how
 // many bytes of the disk no file may take: never more than a quarter of it.
 func Open(dir string, step failpoint.Step, reserve int64) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -102,8 +102,8 @@ func (s *Store) Partial(d protocol.Digest) int64 {
 // Open opens a whole file for reading.
 func (s *Store) Open(d protocol.Digest) (*os.File, error) { return os.Open(s.Path(d)) }
 
-// Remove removes a file, whole or not. None is no error. A file that somebody
-// fills or reads goes when he is done.
+// Remove removes a file, whole or not. None is no error. A file that is being
+// filled or read goes at the end of that.
 func (s *Store) Remove(d protocol.Digest) error {
 	return errors.Join(durable.Remove(s.Path(d)), durable.Remove(s.Path(d)+partial))
 }
@@ -143,7 +143,7 @@ func (s *Store) isFilling(d protocol.Digest) bool {
 // stalled is after how long without a byte another may take a turn over.
 const stalled = 10 * time.Second
 
-// turn is somebody's turn to fill a file: no two do so at a time.
+// turn is the right to fill a file: one caller has it at a time.
 type turn struct {
 	over chan struct{} // closed at its end
 
@@ -165,8 +165,8 @@ func (t *turn) take() bool {
 	return true
 }
 
-// Await waits until nobody fills the file of a digest. Who does and has stalled is
-// told so by the next Write.
+// Await waits until no caller fills the file of a digest. A caller that has stalled learns
+// it from its next Write.
 func (s *Store) Await(ctx context.Context, d protocol.Digest) error {
 	look := time.NewTicker(stalled / 10)
 	defer look.Stop()
@@ -193,8 +193,8 @@ func (s *Store) Await(ctx context.Context, d protocol.Digest) error {
 type File struct {
 	store  *Store
 	f      *os.File
-	want   protocol.Digest // zero if nobody knows it yet
-	size   int64           // −1 if nobody knows it yet
+	want   protocol.Digest // zero if it is not known yet
+	size   int64           // −1 if it is not known yet
 	offset int64
 	sum    hash.Hash
 	over   bool
@@ -226,7 +226,7 @@ func (s *Store) Fill(d protocol.Digest, size int64) (*File, error) {
 	return w, nil
 }
 
-// FillNew begins to fill a file of which nobody knows digest and size. It may
+// FillNew begins to fill a file whose digest and size are not known yet. It may
 // grow to limit bytes.
 func (s *Store) FillNew(limit int64) (*File, error) {
 	f, err := os.CreateTemp(s.dir, unnamed)
@@ -296,7 +296,7 @@ func (s *Store) room(n int64) error {
 // Offset is how many bytes are there.
 func (w *File) Offset() int64 { return w.offset }
 
-// Size is how many there will be, −1 if nobody knows.
+// Size is how many there will be, −1 if it is not known.
 func (w *File) Size() int64 { return max(w.size, -1) }
 
 // Restart forgets what is there.

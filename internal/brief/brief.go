@@ -1,5 +1,5 @@
-// Package brief keeps what somebody has sent from filling an error: what an error
-// repeats of it is enough to find it by, and no more.
+// Package brief is how an error repeats what was sent: with enough to find it by and no
+// more, and with the word that was probably meant.
 package brief
 
 import (

@@ -52,3 +52,15 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+func TestNearest(t *testing.T) {
+	known := []string{"top", "host", "container", "image", "expose"}
+	for word, want := range map[string]string{
+		"exppose": "expose", "imaeg": "image", "hots": "host", "cont": "container", "tpo": "top",
+		"nope": "", "t": "", "": "", "hosting": "", strings.Repeat("x", brief.Most+1): "",
+	} {
+		if got := brief.Nearest(word, known); got != want {
+			t.Errorf("nearest to %.20q is %q, want %q", word, got, want)
+		}
+	}
+}

@@ -84,7 +84,7 @@ func (w *world) lookAtLeases() {
 			w.t.Errorf("%s at %v: the lease until %d rests on no grant", h.id, time.Since(w.begun), s.LeaseUntilMS)
 		}
 		works := w.settled || w.plan.harm.spare && time.Since(w.begun) > 10*time.Second
-		if left := s.LeaseUntilMS - h.bootMS(); works && left < 80_000 {
+		if left := s.LeaseUntilMS - h.bootMS(); works && left < 55_000 {
 			w.t.Errorf("%s at %v: the link works, and %d ms are left of the lease", h.id, time.Since(w.begun), left)
 		}
 	}

@@ -296,7 +296,7 @@ func (m *machine) Space() (space.Space, error)                 { return space.Sp
 func (m *machine) Sizes() (map[protocol.ActionID]int64, error) { return nil, nil }
 
 // Remove implements [commands.RunDirs]. What was run stays known to the test.
-func (m *machine) Remove(protocol.ActionID) error { return nil }
+func (m *machine) Remove(...protocol.ActionID) error { return nil }
 
 // did is what a machine has done for an action.
 type did struct {

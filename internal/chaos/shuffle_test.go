@@ -41,8 +41,7 @@ func shuffle(t *testing.T, window time.Duration, restarts bool) {
 	must := []protocol.Channel{protocol.ChannelOrder, protocol.ChannelControl, protocol.ChannelReceipt, protocol.ChannelReport, protocol.ChannelAck}
 	// Processes that live shorter than messages travel leave few chunks and hear of few
 	// leases, and a host sends few chunks within a credit that is minutes under way.
-	brief := restarts && window >= 2*time.Minute
-	if window >= 20*time.Second && !brief { // those of leases are that far apart
+	if window >= 2*time.Minute && !restarts { // leases are 30 s apart
 		must = append(must, protocol.ChannelLease, protocol.ChannelGrant)
 	}
 	if !restarts && window < 2*time.Minute {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostler-io/hostler/internal/brief"
 	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/cmdline"
 	"github.com/hostler-io/hostler/internal/manual"
 	"github.com/hostler-io/hostler/internal/settings"
 )
@@ -32,14 +33,32 @@ var ErrUsage = errors.New("usage")
 // Usage marks an error as one of the command line; nil stays nil.
 func Usage(err error) error {
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUsage, err)
+		return usage{err}
 	}
 	return nil
 }
 
-// Args marks what a check of arguments says as an error of the command line.
-func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error { return Usage(check(cmd, args)) }
+type usage struct{ error }
+
+func (u usage) Unwrap() []error { return []error{ErrUsage, u.error} }
+
+// Args allows at least least arguments and at most most.
+func Args(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if text := cmdline.Count(cmd, args, least, most); text != "" {
+			return Usage(errors.New(text))
+		}
+		return nil
+	}
+}
+
+// noCommand says that a command has no such command below it.
+func noCommand(cmd *cobra.Command, name string) error {
+	text, near := cmdline.NoCommand(cmd, name)
+	if near != "" {
+		text += ", did you mean " + near + "?"
+	}
+	return Usage(errors.New(text))
 }
 
 // Command returns a program with commands below it, to which it adds version and
@@ -48,9 +67,9 @@ func Command(name, short string, below ...*cobra.Command) *cobra.Command {
 	root := Group(name, short, "a command is missing", below...)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.AddCommand(manual.Command(8, buildinfo.Version))
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage(errors.New(cmdline.Flag(cmd, err))) })
 	root.AddCommand(&cobra.Command{
-		Use: "version", Short: "Print the version", Args: Args(cobra.NoArgs),
+		Use: "version", Short: "Print the version", Args: Args(0, 0),
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintln(cmd.OutOrStdout(), name, buildinfo.String())
 		},
@@ -67,7 +86,10 @@ func Command(name, short string, below ...*cobra.Command) *cobra.Command {
 // Group returns a command that only has others below it, and what it says without
 // one of them.
 func Group(use, short, missing string, below ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: Args(cobra.NoArgs), RunE: func(*cobra.Command, []string) error {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return noCommand(cmd, args[0])
+		}
 		return Usage(errors.New(missing))
 	}}
 	cmd.AddCommand(below...)
@@ -78,11 +100,11 @@ func Group(use, short, missing string, below ...*cobra.Command) *cobra.Command {
 // else, and all is well.
 func help(cmd *cobra.Command, args []string) error {
 	found, rest, err := cmd.Root().Find(args)
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%s has no command %q", found.CommandPath(), rest[0])
-	}
 	if err != nil {
 		return Usage(err)
+	}
+	if len(rest) > 0 {
+		return noCommand(found, rest[0])
 	}
 	found.InitDefaultHelpFlag() // it says how it is asked for
 	return found.Help()
@@ -96,7 +118,7 @@ type Loader[C any] func() (C, settings.Origin, error)
 // from, and defaults returns it as it is without any.
 func Config[C any](file string, load Loader[C], defaults func() (C, error)) *cobra.Command {
 	var withOrigin bool
-	show := &cobra.Command{Use: "show", Short: "Print every setting in force", Args: Args(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
+	show := &cobra.Command{Use: "show", Short: "Print every setting in force", Args: Args(0, 0), RunE: func(cmd *cobra.Command, _ []string) error {
 		c, from, err := load()
 		if err != nil {
 			return err
@@ -107,7 +129,7 @@ func Config[C any](file string, load Loader[C], defaults func() (C, error)) *cob
 		return settings.Show(cmd.OutOrStdout(), &c, from)
 	}}
 	show.Flags().BoolVar(&withOrigin, "origin", false, "say where each setting comes from")
-	check := &cobra.Command{Use: "check", Short: "Read the configuration and say what is wrong with it", Args: Args(cobra.NoArgs), RunE: func(*cobra.Command, []string) error {
+	check := &cobra.Command{Use: "check", Short: "Read the configuration and say what is wrong with it", Args: Args(0, 0), RunE: func(*cobra.Command, []string) error {
 		_, _, err := load()
 		return err
 	}}
@@ -116,7 +138,7 @@ func Config[C any](file string, load Loader[C], defaults func() (C, error)) *cob
 		Use: "example", Short: "Print a configuration file with every setting, its meaning and its default",
 		Long: "Print a file for " + file + " that has every setting with its meaning and its default, each in a\n" +
 			"comment. With --table, print them as a table in Markdown.",
-		Args: Args(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: Args(0, 0), RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := defaults()
 			if err != nil {
 				return err

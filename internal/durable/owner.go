@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// ErrOpen tells that somebody else may change a file, or put another one in its place.
+// ErrOpen tells that another user may change a file, or put another one in its place.
 var ErrOpen = errors.New("may be written by others")
 
-// CheckOwner refuses with [ErrOpen] a file that somebody else than root or the user of
-// this process could have written or replaced: it and its directory must be of one of
-// the two, and nobody else may write them. Of a link the file counts to which it leads,
+// CheckOwner refuses with [ErrOpen] a file that a user other than root and the user of
+// this process could have written or replaced: it and its directory must belong to one
+// of the two, and no other user may write them. Of a link the file counts to which it leads,
 // and both directories.
 func CheckOwner(path string) error {
 	info, err := os.Stat(path)
@@ -28,8 +28,8 @@ func CheckOwner(path string) error {
 	return CheckDirectory(path)
 }
 
-// CheckDirectory refuses with [ErrOpen] a file in whose place somebody else than root,
-// the file's owner or the user of this process could put another one.
+// CheckDirectory refuses with [ErrOpen] a file that a user other than root, the file's
+// owner and the user of this process could replace.
 func CheckDirectory(path string) error {
 	at, err := filepath.EvalSymlinks(path)
 	if err != nil {

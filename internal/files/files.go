@@ -1,5 +1,5 @@
-// Package files puts files into a tree that somebody else may be changing at the
-// same time, and takes files out of one: the tree of a host, of a container, or of
+// Package files puts files into a tree that other processes may be changing at
+// the same time, and takes files out of one: the tree of a host, of a container, or of
 // an operator who asked a host that may lie.
 //
 // A tree is entered once, by a descriptor of its root, and no name ever leads out
@@ -42,11 +42,10 @@ type Owner struct{ UID, GID uint32 }
 // It belongs to one goroutine.
 type Tree struct {
 	root *os.Root
-	// Chown gives what is written its owner. nil leaves it to whoever writes.
+	// Chown gives what is written its owner. nil leaves it to the user of this process.
 	Chown func(f *os.File, o Owner) error
-	// Plain takes files from somebody who is not trusted with more: they have no
-	// other bits than those of permissions, and directories can be written to by
-	// who makes them.
+	// Plain takes files from a source that is not trusted with more: they get the
+	// bits of permissions alone, and their owner can write to directories.
 	Plain bool
 	// Temp is the name, in each directory, of what is not complete yet. Two who
 	// write into one tree need two.
@@ -103,8 +102,8 @@ func (t *Tree) Put(ctx context.Context, name string, mode fs.FileMode, o Owner, 
 	return t.settle()
 }
 
-// named tells what went wrong under the name that somebody has given, and not under
-// that of what is not complete yet.
+// named tells what went wrong under the name that was given, and not under
+// that of the incomplete file.
 func (t *Tree) named(name string, err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok && strings.HasPrefix(path.Base(p.Path), t.Temp) {
 		return &fs.PathError{Op: p.Op, Path: name, Err: p.Err}
@@ -137,7 +136,7 @@ func (t *Tree) Mkdir(name string, mode fs.FileMode, o Owner) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	// A link to a directory is none: what is in it is somebody else's.
+	// A link to a directory is none: what is in it does not belong to this tree.
 	d, err := openDir(t.root, name)
 	if err != nil {
 		return err

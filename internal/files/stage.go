@@ -54,7 +54,7 @@ func OpenStage(root *os.Root, key string) (*Stage, error) {
 		if ours {
 			return s, nil
 		}
-		_ = s.f.Close() // whoever had it has removed it meanwhile
+		_ = s.f.Close() // its owner has removed it meanwhile
 	}
 }
 
@@ -103,7 +103,7 @@ func (s *Stage) Write(p []byte) (n int, err error) {
 	s.sum.Write(p[:n])
 	s.size += int64(n)
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		err = p.Err // nobody knows the file by its name
+		err = p.Err // the file's name says nothing to a reader
 	}
 	return n, err
 }
@@ -119,7 +119,7 @@ func (s *Stage) Restart() error {
 	return s.f.Truncate(0)
 }
 
-// Close leaves what is there for whoever goes on with it. Nothing is not kept.
+// Close leaves what is there for the next attempt. Nothing is not kept.
 func (s *Stage) Close() error {
 	if s.f == nil {
 		return nil
@@ -145,7 +145,7 @@ func (s *Stage) release() error {
 }
 
 // SweepStages removes the stages of a directory to which nothing was added since a
-// time, and which nobody has open.
+// time, and which no process has open.
 func SweepStages(root *os.Root, before time.Time) error {
 	all, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {

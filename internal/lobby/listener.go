@@ -24,29 +24,29 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		place, err := l.lobby.Enter(raw, l.patience)
+		seat, err := l.lobby.Enter(raw, l.patience)
 		if err != nil {
 			_ = raw.Close() // there is nobody to tell
 			continue
 		}
-		return &Conn{raw, place}, nil
+		return &Conn{raw, seat}, nil
 	}
 }
 
 // Conn is a connection of a [Lobby.Listener].
 type Conn struct {
 	net.Conn
-	place *Place
+	seat *Seat
 }
 
 // Known says that the other end has said who it is: from now on it may stay.
-func (c *Conn) Known() { c.place.Leave() }
+func (c *Conn) Known() { c.seat.Leave() }
 
 // NetConn returns the connection below.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // Close implements [net.Conn].
 func (c *Conn) Close() error {
-	c.place.Leave()
+	c.seat.Leave()
 	return c.Conn.Close()
 }

@@ -26,7 +26,7 @@ import (
 )
 
 // ErrFull turns a connection away.
-var ErrFull = errors.New("too many connections that have not said who they are")
+var ErrFull = errors.New("too many connections that are not authenticated yet")
 
 // hurried is how long a stranger has at least, however many wait: a full handshake
 // takes a second on a line of 100 kbit/s, and 10 s at 9.6 kbit/s, for which there is
@@ -38,7 +38,7 @@ type Lobby struct {
 	places int
 
 	mu      sync.Mutex
-	all     list.List // of *Place, who came first in front
+	all     list.List // of *Seat, who came first in front
 	origins map[netip.Prefix]*origin
 	largest origins // a heap
 	count   Stats
@@ -55,12 +55,12 @@ type Stats struct {
 // origin is where strangers come from.
 type origin struct {
 	from   netip.Prefix
-	places list.List // of *Place, who came first in front
+	places list.List // of *Seat, who came first in front
 	index  int       // in the heap
 }
 
-// Place is that of one stranger.
-type Place struct {
+// Seat is that of one stranger.
+type Seat struct {
 	lobby     *Lobby
 	conn      net.Conn
 	since     time.Time
@@ -77,10 +77,10 @@ func New(places int) *Lobby {
 // Enter gives a connection a place for as long as patience. After that, or when the
 // place goes to another one, the connection is closed. The error is [ErrFull], and the
 // connection the caller's to close.
-func (l *Lobby) Enter(conn net.Conn, patience time.Duration) (*Place, error) {
+func (l *Lobby) Enter(conn net.Conn, patience time.Duration) (*Seat, error) {
 	from := Origin(conn.RemoteAddr().String())
 	l.mu.Lock()
-	var gone *Place
+	var gone *Seat
 	if l.all.Len() >= l.places {
 		if gone = l.victim(from); gone == nil {
 			l.count.TurnedAway++
@@ -90,7 +90,7 @@ func (l *Lobby) Enter(conn net.Conn, patience time.Duration) (*Place, error) {
 		l.count.Displaced++
 		l.remove(gone)
 	}
-	p := &Place{lobby: l, conn: conn, since: time.Now()}
+	p := &Seat{lobby: l, conn: conn, since: time.Now()}
 	l.add(p, from)
 	p.timer = time.AfterFunc(patience, p.overdue)
 	l.mu.Unlock()
@@ -101,8 +101,8 @@ func (l *Lobby) Enter(conn net.Conn, patience time.Duration) (*Place, error) {
 }
 
 // victim returns whose place a newcomer takes, if anybody's.
-func (l *Lobby) victim(from netip.Prefix) *Place {
-	oldest := l.all.Front().Value.(*Place)
+func (l *Lobby) victim(from netip.Prefix) *Seat {
+	oldest := l.all.Front().Value.(*Seat)
 	if time.Since(oldest.since) >= hurried {
 		return oldest
 	}
@@ -111,12 +111,12 @@ func (l *Lobby) victim(from netip.Prefix) *Place {
 		own += o.places.Len()
 	}
 	if most := l.largest[0]; most.from != from && most.places.Len() > own {
-		return most.places.Front().Value.(*Place)
+		return most.places.Front().Value.(*Seat)
 	}
 	return nil
 }
 
-func (l *Lobby) add(p *Place, from netip.Prefix) {
+func (l *Lobby) add(p *Seat, from netip.Prefix) {
 	o := l.origins[from]
 	if o == nil {
 		o = &origin{from: from}
@@ -128,7 +128,7 @@ func (l *Lobby) add(p *Place, from netip.Prefix) {
 }
 
 // remove takes a place out of the books, and reports whether it was in them.
-func (l *Lobby) remove(p *Place) bool {
+func (l *Lobby) remove(p *Seat) bool {
 	o := p.origin
 	if o == nil {
 		return false
@@ -146,13 +146,13 @@ func (l *Lobby) remove(p *Place) bool {
 
 // Leave gives the place back: its holder has said who it is, or has gone. It may be
 // called more than once.
-func (p *Place) Leave() {
+func (p *Seat) Leave() {
 	p.lobby.mu.Lock()
 	defer p.lobby.mu.Unlock()
 	p.lobby.remove(p)
 }
 
-func (p *Place) overdue() {
+func (p *Seat) overdue() {
 	p.lobby.mu.Lock()
 	was := p.lobby.remove(p)
 	if was {

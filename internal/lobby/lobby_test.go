@@ -154,7 +154,7 @@ func TestBooks(t *testing.T) {
 		l := lobby.New(places)
 		type guest struct {
 			*line
-			*lobby.Place
+			*lobby.Seat
 		}
 		var in []guest
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {

@@ -1,22 +1,18 @@
 // Package manifest reads manifests: files that say which containers there should be on
 // which hosts, and profiles that several of them share.
 //
-// A manifest is YAML, of which JSON is a part. It is read strictly: a key that is not
-// known or stands twice is an error that names its line. Anchors, aliases and tags are
-// refused, so no file is larger than it looks. It is pure.
+// A manifest is YAML, of which JSON is a part. It is read strictly: a member that is not
+// known or stands twice is an error that names its line, and all such errors are told at
+// once. It is pure.
 package manifest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
-	"strings"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/hostler-io/hostler/internal/yamlfile"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -66,8 +62,8 @@ func Parse(b []byte, profile func(name string) ([]byte, error)) ([]Container, er
 		Profiles   map[string]Shape `yaml:"profiles"`
 		Containers []Container      `yaml:"containers"`
 	}
-	if err := decode(b, &m); err != nil {
-		return nil, err
+	if err := yamlfile.Decode(b, MaxBytes, &m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	switch {
 	case m.Version != version:
@@ -92,59 +88,11 @@ func Parse(b []byte, profile func(name string) ([]byte, error)) ([]Container, er
 }
 
 // ParseProfile reads a file that is one profile.
-func ParseProfile(b []byte) (s Shape, err error) { return s, decode(b, &s) }
-
-// decode reads one document strictly.
-func decode(b []byte, v any) error {
-	if len(b) > MaxBytes {
-		return fmt.Errorf("%w: it has %d bytes, at most %d are read", ErrInvalid, len(b), MaxBytes)
+func ParseProfile(b []byte) (s Shape, err error) {
+	if err := yamlfile.Decode(b, MaxBytes, &s); err != nil {
+		return s, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	d := yaml.NewDecoder(bytes.NewReader(b))
-	var doc yaml.Node
-	switch err := d.Decode(&doc); {
-	case errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: it is empty", ErrInvalid)
-	case err != nil:
-		return invalid(err)
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: it has more than one document", ErrInvalid)
-	}
-	if err := plain(&doc); err != nil {
-		return err
-	}
-	d = yaml.NewDecoder(bytes.NewReader(b))
-	d.KnownFields(true)
-	if err := d.Decode(v); err != nil {
-		return invalid(err)
-	}
-	return nil
-}
-
-// invalid is an error of the library in our words.
-func invalid(err error) error {
-	if all, ok := errors.AsType[*yaml.TypeError](err); ok {
-		return fmt.Errorf("%w: %s", ErrInvalid, strings.Join(all.Errors, "\n"))
-	}
-	return fmt.Errorf("%w: %s", ErrInvalid, strings.TrimPrefix(err.Error(), "yaml: "))
-}
-
-// plain refuses what makes a file mean more than it says, and values that are missing.
-func plain(n *yaml.Node) error {
-	switch {
-	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		return fmt.Errorf("%w: line %d: anchors and aliases are not taken: write it out", ErrInvalid, n.Line)
-	case n.Style&yaml.TaggedStyle != 0:
-		return fmt.Errorf("%w: line %d: tags are not taken", ErrInvalid, n.Line)
-	case n.Kind == yaml.ScalarNode && (n.Tag == "!!null" || n.Tag == "!!merge"):
-		return fmt.Errorf("%w: line %d: a value is missing", ErrInvalid, n.Line)
-	}
-	for _, c := range n.Content {
-		if err := plain(c); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s, nil
 }
 
 // complete adds what the profiles of a container say, and checks it.

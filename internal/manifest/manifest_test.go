@@ -3,6 +3,7 @@ package manifest_test
 import (
 	"errors"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -57,30 +58,59 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// internals are words of Go and of its YAML library.
+var internals = regexp.MustCompile(`unmarshal|type manifest\.|!!|struct|node content|token|mapping|sequence|<nil>`)
+
+// TestWrongTypes: each member with each wrong sort of value is told in plain words.
+func TestWrongTypes(t *testing.T) {
+	for _, member := range strings.Fields("host name profiles image runtime class offline hostname labels limits env command start privileged exppose") {
+		for _, value := range []string{"", "~", "text", "7", "1.5", "true", "2026-01-01", "[a]", "[[a]]", "[{a: b}]", "{a: b}", "{a: [b]}", "{a: {b: c}}", "{[a]: b}", "{~: b}", "!!int a", "&a b", "*a", "[", "{", "'", `"\q"`, "@", "%", "a: b: c", "\t- x"} {
+			text := "version: 1\ncontainers:\n  - " + member + ": " + value + "\n    more: 1\n"
+			_, err := manifest.Parse([]byte(text), none)
+			if err == nil || internals.MatchString(err.Error()) || !strings.Contains(err.Error(), "line ") && value != "*a" {
+				t.Errorf("%q is refused with %v", text, err)
+			}
+		}
+	}
+}
+
 func TestInvalid(t *testing.T) {
 	one := "version: 1\ncontainers:\n  - {host: edge-01, name: web, image: busybox"
 	for text, want := range map[string]string{
-		"":                              "empty",
-		"[":                             "line",
-		"version: 2\ncontainers: []":    "want version: 1",
-		"version: 1":                    "containers is missing",
-		one + "}\n---\n{}":              "more than one document",
-		one + ", size: 3}":              "line 3: field size not found",
-		one + ", name: db}":             "already defined",
-		one + ", labels: &a {x: y}}":    "anchors",
-		one + ", labels: !!map {x: y}}": "tags",
-		one + ", hostname: }":           "a value is missing",
-		one + ", hostname: Web}":        "hostname",
-		one + ", start: maybe}":         "line 3",
-		one + ", command: ls}":          "line 3",
-		one + ", profiles: [big]}":      "there is no profile big",
-		strings.Replace(one, "web", "../x", 1) + "}":            "name",
-		strings.Replace(one, "edge-01", "a/b", 1) + "}":         "host",
+		"":                                              "empty",
+		"[":                                             "line",
+		"version: 2\ncontainers: []":                    "want version: 1",
+		"version: 1":                                    "containers is missing",
+		one + "}\n---\n{}":                              "more than one document",
+		one + ", size: 3}":                              `line 3: unknown member "size"; known are host, name`,
+		one + ", imagge: x}":                            `unknown member "imagge", did you mean "image"?`,
+		one + ", name: db}":                             `line 3: "name" is listed twice`,
+		one + ", labels: &a {x: y}}":                    "anchors",
+		one + ", labels: !!map {x: y}}":                 "tags",
+		one + ", hostname: }":                           "hostname has no value: want a text",
+		one + ", hostname: Web}":                        "hostname",
+		one + ", start: maybe}":                         "line 3: start: want true or false",
+		one + ", command: ls}":                          "line 3: command: want a list",
+		one + ", env: [A=1]}":                           "line 3: env: want an object",
+		one + ", env: {A: [1]}}":                        "line 3: A: want a text",
+		one + ", image: {a: b}}":                        "twice",
+		"version: one":                                  "line 1: version: want a whole number",
+		"version: 1\ncontainers: {}":                    "line 2: containers: want a list of objects",
+		"version: 1\ncontainers: [web]":                 "line 2: an entry of containers: want an object",
+		"hello":                                         "line 1: the file: want an object",
+		"version: 1\n\tcontainers: []":                  "line 2: a tab stands",
+		"version: 1\na: b: c":                           "line 2: a \":\" stands where no member can begin",
+		one + "}\n  - {host: [":                         "a value is missing",
+		one + ", labels: {1: [], 2: ~}":                 "an object lacks",
+		one + ", profiles: [big]}":                      "there is no profile big",
+		strings.Replace(one, "web", "../x", 1) + "}":    "name",
+		strings.Replace(one, "edge-01", "a/b", 1) + "}": "host",
 		strings.Replace(one, ", image: busybox", "", 1) + "}":   "image is missing",
 		one + "}\n  - {host: edge-01, name: web, image: other}": "twice",
 		strings.Repeat(" ", manifest.MaxBytes+1):                "at most",
 	} {
-		if _, err := manifest.Parse([]byte(text), none); !errors.Is(err, manifest.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		_, err := manifest.Parse([]byte(text), none)
+		if !errors.Is(err, manifest.ErrInvalid) || !strings.Contains(err.Error(), want) || internals.MatchString(err.Error()) {
 			t.Errorf("%.120q: %v, want an error with %q", text, err, want)
 		}
 	}

@@ -197,7 +197,7 @@ func NewMail(m Mail) (*Mail, error) {
 		return nil, fmt.Errorf("%q is no mail server: want host:port", m.Server)
 	}
 	if len(m.To) == 0 {
-		return nil, errors.New("nobody is named to send mail to")
+		return nil, errors.New("there is no address to send mail to")
 	}
 	for _, a := range append([]string{m.From}, m.To...) {
 		if p, err := mail.ParseAddress(a); err != nil || p.Address != a {

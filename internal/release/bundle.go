@@ -37,8 +37,8 @@ const (
 	Run      = "hostler-run"
 )
 
-// Part is a package with its signature.
-type Part struct {
+// Package is a package with its signature.
+type Package struct {
 	Name      string // of the file, without directory
 	Signature []byte
 	Size      int64
@@ -58,13 +58,13 @@ func isName(s string) bool {
 }
 
 // Write writes a bundle. The same parts make the same bytes.
-func Write(w io.Writer, parts []Part) error {
+func Write(w io.Writer, parts []Package) error {
 	t := tar.NewWriter(w)
 	for _, p := range parts {
 		if !isName(p.Name) {
 			return bad("%.100q is no name of a package", p.Name)
 		}
-		for _, f := range []Part{{Name: p.Name + signed, Size: int64(len(p.Signature)), Content: bytes.NewReader(p.Signature)}, p} {
+		for _, f := range []Package{{Name: p.Name + signed, Size: int64(len(p.Signature)), Content: bytes.NewReader(p.Signature)}, p} {
 			if err := t.WriteHeader(&tar.Header{Name: f.Name, Mode: 0o644, Size: f.Size, Format: tar.FormatPAX}); err != nil {
 				return err
 			}

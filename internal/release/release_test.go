@@ -81,11 +81,11 @@ func lxcDeb(t testing.TB, version string) []byte {
 	return deb(t, AgentLXC, version, "amd64", map[string]string{"./usr/libexec/hostler/hostler-lxc": "lxc"})
 }
 
-func part(name string, content []byte) Part {
-	return Part{Name: name, Signature: []byte("by us"), Size: int64(len(content)), Content: bytes.NewReader(content)}
+func part(name string, content []byte) Package {
+	return Package{Name: name, Signature: []byte("by us"), Size: int64(len(content)), Content: bytes.NewReader(content)}
 }
 
-func bundle(t testing.TB, parts ...Part) []byte {
+func bundle(t testing.TB, parts ...Package) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	if err := Write(&b, parts); err != nil {

@@ -24,6 +24,7 @@
 //	size         a file has at most 600 lines, and one of tests 900
 //	named        a file that a comment names exists
 //	alerts       an alert is made by internal/warnings, of a warning that is declared
+//	written      a file is written with the limit that it is read with
 //
 // The limits of shape have a table of what is larger for now, pending. It may only
 // shrink: an entry that nothing needs fails.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -132,5 +133,45 @@ func TestNamedCommitsCatch(t *testing.T) {
 	page := "| bug | fixed in |\n|---|---|\n| a | x: y |\n| b \\| c | the same |\n| d | x: y; x: z |\n\n| a | note |\n|---|---|\n| b | x: n |\n"
 	if named, faults := namedCommits(page, map[string]bool{"x: y": true}); named != 3 || len(faults) != 1 || !strings.Contains(faults[0], `line 5 names the commit "x: z"`) {
 		t.Errorf("%d commits, %q", named, faults)
+	}
+}
+
+// TestMappedPackages holds the map of the tree in ARCHITECTURE.md to the packages.
+func TestMappedPackages(t *testing.T) {
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, p := range mustLoad(t).packages {
+		paths = append(paths, p.path)
+	}
+	for _, path := range unmapped(string(page), paths) {
+		t.Errorf("ARCHITECTURE.md does not say what package %s is for: add it to the map or to the table under Packages", path)
+	}
+}
+
+// unmapped returns the packages that the page does not name: in the drawing by the end
+// of a line's branch, or elsewhere in backquotes. `x/…` names everything below x.
+func unmapped(page string, paths []string) (missing []string) {
+	for _, path := range paths {
+		name := regexp.QuoteMeta(path)
+		below := regexp.QuoteMeta(filepath.Dir(path))
+		if !regexp.MustCompile("`" + name + "`|`" + below + "/…`|[├└] +" + regexp.QuoteMeta(filepath.Base(path)) + `\b|(?m:(^|\s)` + name + `($|\s))`).MatchString(page) {
+			missing = append(missing, path)
+		}
+	}
+	return missing
+}
+
+func TestUnmapped(t *testing.T) {
+	const page = " ├ queue  the memory\n| `protocol/port`, `mqtt` | ports |\n| `internal/cli/…` | commands |\ncmd/hostler\n"
+	got := unmapped(page, []string{"agent/queue", "protocol/port", "mqtt", "internal/cli/run", "cmd/hostler", "protocol", "agent/checkup"})
+	if want := []string{"protocol", "agent/checkup"}; !slices.Equal(got, want) {
+		t.Errorf("%q are not on the page, want %q", got, want)
 	}
 }

@@ -35,7 +35,8 @@ func TestMigrationsStay(t *testing.T) {
 		"coordinator/sqlstore/schema/0007_asked.sql":     "9f5a8defcfba0955e482e7cc9e77cf9d63d6bf93993046c13b2c74e0b643d4c2",
 		"coordinator/sqlstore/schema/0008_former.sql":    "bf24188e0302635154fd4694d0ec33deff8e8f45b68d86e8955d0a9c5b4617b1",
 		"coordinator/sqlstore/schema/0009_events.sql":    "03a73ef13ca6d10e58affdc13a550afb6295a1319fd4441220d160dabf151511",
-		"coordinator/sqlstore/schema/0010_workloads.sql": "50c260e3f4b02f6e8ac272905e7a9bda1060e35933dc86a9450c82737a17d8a0",
+		"coordinator/sqlstore/schema/0010_persons.sql":   "81d6bc2dc416e3dc1f0df56d83762bcd4109526a53fc60d135f637d5b3d301f6",
+		"coordinator/sqlstore/schema/0011_workloads.sql": "50c260e3f4b02f6e8ac272905e7a9bda1060e35933dc86a9450c82737a17d8a0",
 	}
 	for _, pattern := range []string{"*/schema/*.sql", "*/*/schema/*.sql", "*/*/*/schema/*.sql"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))

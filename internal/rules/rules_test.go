@@ -39,6 +39,8 @@ var rules = []rule{
 	{"size", checkSize},
 	{"named", checkNamed},
 	{"alerts", checkAlerts},
+	{"words", checkWords},
+	{"written", checkWritten},
 }
 
 // check is one rule at work on one package.

@@ -131,10 +131,14 @@ func Load(from Source, target any) (Origin, error) {
 	}
 	slices.Sort(more)
 	o := Origin{}
+	var wrong []error
 	for _, f := range append([]string{path}, more...) {
 		if err := o.file(f, target); err != nil && (named || !errors.Is(err, fs.ErrNotExist)) {
-			return nil, err
+			wrong = append(wrong, err)
 		}
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong...)
 	}
 	return o, o.environment(from.Environ, target)
 }
@@ -156,26 +160,45 @@ func (o Origin) file(path string, target any) error {
 	return o.note("", set, path, known)
 }
 
-// decode reads TOML into target, which has a place for everything in it.
+// maxWrong bounds how many errors of a file are told.
+const maxWrong = 20
+
+// decode reads TOML into target, which has a place for everything in it. It tells of
+// every setting that is unknown or has a value of the wrong kind. What is no TOML ends it.
 func decode(path string, b []byte, target any, known []string) error {
-	err := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields().Decode(target)
-	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
-		bad := &strict.Errors[0]
+	lines := bytes.Split(b, []byte("\n"))
+	var all []error
+	for len(all) < maxWrong {
+		err := toml.NewDecoder(bytes.NewReader(bytes.Join(lines, []byte("\n")))).DisallowUnknownFields().Decode(target)
+		if err == nil {
+			break
+		}
+		if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+			for _, bad := range strict.Errors[:min(len(strict.Errors), maxWrong-len(all))] {
+				line, _ := bad.Position()
+				all = append(all, fmt.Errorf("%s: line %d: %w", path, line, unknown(bad.Key(), known)))
+			}
+			break
+		}
+		bad, ok := errors.AsType[*toml.DecodeError](err)
+		if !ok {
+			all = append(all, fmt.Errorf("%s: %w", path, err))
+			break
+		}
 		line, _ := bad.Position()
-		return fmt.Errorf("%s: line %d: %w", path, line, unknown(bad.Key(), known))
-	}
-	if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
-		line, _ := bad.Position()
-		what := plain(strings.TrimPrefix(bad.Error(), "toml: "))
+		said := strings.TrimPrefix(bad.Error(), "toml: ")
+		what := plain(said)
 		if key := strings.Join(bad.Key(), "."); key != "" {
 			what = key + ": " + what
 		}
-		return fmt.Errorf("%s: line %d: %s", path, line, what)
+		all = append(all, fmt.Errorf("%s: line %d: %s", path, line, what))
+		// The library ends at a value of the wrong kind. Without its line it goes on.
+		if line < 1 || line > len(lines) || !mismatch.MatchString(said) || !bytes.Contains(lines[line-1], []byte("=")) {
+			break
+		}
+		lines[line-1] = nil
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
+	return errors.Join(all...)
 }
 
 // mismatch is how the library tells of a value of the wrong kind: in the words of
@@ -219,8 +242,13 @@ func plain(what string) string {
 	return "want " + want + ", not " + is
 }
 
-// unknown says that there is no such setting, and which there are beside it.
+// unknown says that there is no such setting, and which one may be meant, or which there
+// are beside it.
 func unknown(key, known []string) error {
+	name := strings.Join(key, ".")
+	if meant := nearest(name, known); meant != "" {
+		return fmt.Errorf("unknown setting: %s; perhaps %s is meant", name, meant)
+	}
 	beside := known
 	if table := key[:max(0, len(key)-1)]; len(table) > 0 {
 		prefix := strings.Join(table, ".") + "."
@@ -229,7 +257,65 @@ func unknown(key, known []string) error {
 	if len(beside) == 0 {
 		beside = known
 	}
-	return fmt.Errorf("unknown setting: %s\nknown are: %s", strings.Join(key, "."), strings.Join(beside, ", "))
+	return fmt.Errorf("unknown setting: %s\nknown are: %s", name, strings.Join(beside, ", "))
+}
+
+// nearest is the name among those known, of a setting or of a section, that differs from
+// one by the fewest letters; empty if none is near.
+func nearest(name string, known []string) (found string) {
+	least := 2 + len(name)/8 // letters
+	for _, k := range known {
+		section, _, _ := strings.Cut(k, ".")
+		for _, candidate := range []string{k, section} {
+			if d := distance(strings.ToLower(name), strings.ToLower(candidate)); d < least || d == least && found == "" {
+				least, found = d, candidate
+			}
+		}
+	}
+	if 2*least >= len(name) {
+		return "" // as many letters are others
+	}
+	return found
+}
+
+// distance counts the letters that have to be put in, left out, changed or swapped with
+// the next to make one text of another.
+func distance(a, b string) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	for j := range rows[1] {
+		rows[1][j] = j
+	}
+	for i := range len(a) {
+		rows[2][0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			rows[2][j+1] = min(rows[1][j+1]+1, rows[2][j]+1, rows[1][j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				rows[2][j+1] = min(rows[2][j+1], rows[0][j-1]+1)
+			}
+		}
+		rows[0], rows[1], rows[2] = rows[1], rows[2], rows[0]
+	}
+	return rows[1][len(b)]
+}
+
+// Changed lists the settings that differ between two structs of the same type, to which
+// it takes pointers: those whose change a reload takes, and those that take a restart.
+func Changed(before, after any) (reload, restart []string) {
+	were := settingsOf("", reflect.ValueOf(before).Elem())
+	for i, s := range settingsOf("", reflect.ValueOf(after).Elem()) {
+		switch {
+		case reflect.DeepEqual(were[i].value, s.value):
+		case s.tag.Get("takes") == "reload":
+			reload = append(reload, s.name)
+		default:
+			restart = append(restart, s.name)
+		}
+	}
+	return reload, restart
 }
 
 // Strict reads a text that is no configuration but written as one, such as a

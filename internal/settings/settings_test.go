@@ -107,8 +107,14 @@ func TestWrong(t *testing.T) {
 		text string
 		say  []string
 	}{
-		"unknown setting": {"nmae = \"x\"\n", []string{"nmae", "known are: name, http.port, http.open, http.addresses, http.size"}},
-		"unknown section": {"[htpt]\nport = 1\n", []string{"htpt", "known are: name, http.port"}},
+		"unknown setting": {"colour = \"x\"\n", []string{"colour", "known are: name, http.port, http.open, http.addresses, http.size"}},
+		"misspelt":        {"nmae = \"x\"\n", []string{"line 1: unknown setting: nmae; perhaps name is meant"}},
+		"in a section":    {"[http]\nadresses = []\n", []string{"line 2: unknown setting: http.adresses; perhaps http.addresses is meant"}},
+		"all at once": {"name = 7\nnmae = 'x'\n[http]\nport = 'x'\nopne = true\ncolour = 1\n", []string{
+			"line 1: name: want a text", "line 2: unknown setting: nmae; perhaps name", "line 4: http.port: want a whole number",
+			"line 5: unknown setting: http.opne; perhaps http.open is meant", "line 6: unknown setting: http.colour\nknown are: http.port",
+		}},
+		"unknown section": {"[htpt]\nport = 1\n", []string{"unknown setting: htpt; perhaps http is meant"}},
 		"wrong type":      {"name = 7\n", []string{"name: want a text (\"…\"), not a whole number"}},
 		"no flag":         {"[http]\nopen = 'yes'\n", []string{"line 2: http.open: want true or false, not a text"}},
 		"no number":       {"[http]\nport = 1.5\n", []string{"line 2: http.port: want a whole number, not a float"}},
@@ -167,5 +173,19 @@ func TestStrict(t *testing.T) {
 		if err := Strict("policy", []byte(bad), new(text)); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", bad, err, want)
 		}
+	}
+}
+
+// TestChanged names what differs, by what a change takes.
+func TestChanged(t *testing.T) {
+	before := config{Name: "a"}
+	after := config{Name: "b"}
+	after.HTTP.Addresses, after.HTTP.Size = []string{"x"}, 3
+	reload, restart := Changed(&before, &after)
+	if diff := cmp.Diff([][]string{{"name", "http.size"}, {"http.addresses"}}, [][]string{reload, restart}); diff != "" {
+		t.Error(diff)
+	}
+	if reload, restart := Changed(&after, &after); len(reload)+len(restart) > 0 {
+		t.Errorf("%q, %q", reload, restart)
 	}
 }

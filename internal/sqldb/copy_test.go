@@ -49,6 +49,9 @@ func TestCopy(t *testing.T) {
 	if err := sqldb.Copy(t.Context(), cfg, to); err == nil {
 		t.Error("a copy was written over another file")
 	}
+	if err := sqldb.Verify(t.Context(), cfg); err != nil {
+		t.Errorf("one in use is not whole: %v", err)
+	}
 	closeDB(t, db)
 	if err := sqldb.Copy(t.Context(), cfg, to+"2"); err != nil {
 		t.Errorf("of a database that nobody uses: %v", err)
@@ -93,6 +96,9 @@ func TestDamageIsNotCopied(t *testing.T) {
 			t.Errorf("page %d is damaged: %v", page+1, err)
 		default:
 			refused++
+			if err := sqldb.Verify(t.Context(), cfg); !errors.Is(err, sqldb.ErrCorrupt) {
+				t.Errorf("page %d is damaged, and verified: %v", page+1, err)
+			}
 		}
 		if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)

@@ -176,6 +176,19 @@ func Copy(ctx context.Context, cfg Config, to string) error {
 	return durable.Sync(to)
 }
 
+// Verify reads all pages of the database of cfg and looks whether it is whole. It takes no
+// lock and changes nothing: another connection may use the database meanwhile.
+func Verify(ctx context.Context, cfg Config) error {
+	if err := checkHeader(cfg.Path, cfg.ApplicationID); err != nil {
+		return err
+	}
+	c, err := connect(ctx, cfg.Path, readOnly, cfg.CacheKiB)
+	if err != nil {
+		return explain(err, cfg.Path)
+	}
+	return errors.Join(checkPages(ctx, c, cfg.Path), c.close())
+}
+
 // Check looks whether a file that nobody uses is a whole database of cfg, whose
 // own path does not matter. It leaves the log of it closed.
 func Check(ctx context.Context, cfg Config, path string) error {

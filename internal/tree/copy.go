@@ -38,8 +38,8 @@ func Copy(ctx context.Context, from, to string, free uint64) (Copied, error) {
 	return c.Copied, errors.Join(err, unix.Close(fd))
 }
 
-// copying is a copy that is being made. What it makes lies in a directory that nobody
-// else enters.
+// copying is a copy under way. Its target lies in a directory that no other process
+// enters.
 type copying struct {
 	Copied
 	ctx      context.Context // of the copy
@@ -229,7 +229,7 @@ func (c *copying) data(to, from *os.File, size int64) error {
 	return nil
 }
 
-// most is how much of a file is copied before anybody asks whether it should end.
+// most is how much of a file is copied between two checks for cancellation.
 const most = 16 << 20
 
 // part copies a range, and returns where it came to: not to its end if the file was cut

@@ -129,6 +129,38 @@ func TestChangingTree(t *testing.T) {
 	}
 }
 
+// TestOpenOpensNoDevice: what a container puts in the place of a file between the look at
+// it and its opening is never opened: to open a device may restart the host.
+func TestOpenOpensNoDevice(t *testing.T) {
+	for name, swap := range map[string]func(path string) error{
+		"pipe":   func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"device": func(path string) error { return unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, away := t.TempDir(), filepath.Join(t.TempDir(), "swapped")
+			must(t, os.WriteFile(filepath.Join(from, "f"), []byte("mine"), 0o600), swap(away))
+			opened, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+			must(t, err)
+			defer unix.Close(opened)
+			_, err = unix.InotifyAddWatch(opened, away, unix.IN_OPEN)
+			must(t, err)
+			must(t, tree.Walk(t.Context(), from, func(e *tree.Entry) error {
+				if e.Path != "f" {
+					return nil
+				}
+				must(t, os.Rename(away, filepath.Join(from, "f")))
+				if _, err := e.Open(); !errors.Is(err, unix.ENOENT) {
+					t.Errorf("opening what is a %s now: %v", name, err)
+				}
+				return nil
+			}))
+			if n, err := unix.Read(opened, make([]byte, 4096)); err != unix.EAGAIN {
+				t.Errorf("the %s was opened: %d bytes of events, %v", name, n, err)
+			}
+		})
+	}
+}
+
 // TestMounts are not entered.
 func TestMounts(t *testing.T) {
 	from := t.TempDir()

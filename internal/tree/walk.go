@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // Entry is something in a tree.
@@ -30,18 +32,26 @@ func (e *Entry) IsRegular() bool { return e.Stat.Mode&unix.S_IFMT == unix.S_IFRE
 // proc is a path to it that follows no link of the tree.
 func (e *Entry) proc() string { return fmt.Sprintf("/proc/self/fd/%d/%s", e.dir, e.name) }
 
-// Open opens a regular file as it was seen; [unix.ENOENT] if it is another one now.
+// Open opens a regular file as it was seen; [unix.ENOENT] if it is another one now. What
+// has come into its place is looked at, and never opened: it may be a device.
 func (e *Entry) Open() (*os.File, error) {
-	fd, err := unix.Openat(e.dir, e.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	look, err := unix.Openat(e.dir, e.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, gone(err)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Ino != e.Stat.Ino || st.Dev != e.Stat.Dev || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, errors.Join(unix.ENOENT, unix.Close(fd))
+	defer unix.Close(look)
+	f, st, err := rundir.Reopen(look, e.Path, unix.O_RDONLY)
+	if errors.Is(err, rundir.ErrNotRegular) {
+		return nil, unix.ENOENT
+	}
+	if err != nil {
+		return nil, err
+	}
+	if st.Ino != e.Stat.Ino || st.Dev != e.Stat.Dev {
+		return nil, errors.Join(unix.ENOENT, f.Close())
 	}
 	e.Stat = st
-	return os.NewFile(uintptr(fd), e.Path), nil
+	return f, nil
 }
 
 // Readlink returns where a link leads.

@@ -17,16 +17,15 @@ const (
 	lockSuffix    = ".lock"
 )
 
-// sweepDebris removes what operations have left that were killed and that nobody
-// will ask for again, because their containers have no name any more: staging
-// directories, and locks of containers that are not there. What somebody works
-// on is locked, and left alone.
+// sweepDebris removes the remains of killed operations that are never repeated, because
+// their containers have no name any more: staging directories, and locks of containers
+// that are not there. Directories in use are locked, and left alone.
 func (h *host) sweepDebris() error {
 	entries, err := os.ReadDir(h.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	there := make(map[string]bool) // keys of locks that somebody may ask for
+	there := make(map[string]bool) // keys of locks that may be asked for
 	for _, e := range entries {
 		id, staged := strings.CutPrefix(e.Name(), stagingPrefix)
 		switch {
@@ -53,7 +52,7 @@ func (h *host) sweepDebris() error {
 	return nil
 }
 
-// sweepStaging removes a staging directory that nobody works on.
+// sweepStaging removes a staging directory that no process works on.
 func (h *host) sweepStaging(id container.CTID) error {
 	if err := os.MkdirAll(h.locks, 0o700); err != nil {
 		return err

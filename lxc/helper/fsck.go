@@ -50,8 +50,8 @@ func mountsBelow(dir string) ([]string, error) {
 	return all, nil
 }
 
-// removeTree removes a tree of ours. What somebody has mounted in it is not ours: then
-// nothing is removed.
+// removeTree removes a tree of ours. A mount below it is not ours: then nothing is
+// removed.
 func removeTree(dir string) error {
 	mounts, err := mountsBelow(dir)
 	if err != nil {
@@ -75,7 +75,7 @@ func (h survey) debris() ([]container.Debris, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	there := make(map[string]bool) // keys of locks that somebody may ask for
+	there := make(map[string]bool) // keys of locks that may be asked for
 	for _, e := range entries {
 		there[e.Name()] = true
 		if r, err := readRecord(h.dir(e.Name())); err == nil {
@@ -103,27 +103,27 @@ func (h survey) entry(name string) []container.Debris {
 	r, err := readRecord(h.dir(name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // nobody says that it is ours
+		return nil // nothing says that it is ours
 	case err != nil:
 		return []container.Debris{{Kind: "damaged record", Object: filepath.Join(h.dir(name), recordFile), Cause: err.Error(),
-			Advice: "the container runs on and is treated as somebody else's; restore the file from a backup"}}
+			Advice: "the container goes on, but is not managed by Hostler; restore the file from a backup"}}
 	case h.working(string(r.CTID)):
 		return nil
 	}
 	return h.examine(name, r)
 }
 
-// examine looks at a directory with a record of ours that nobody works on.
+// examine looks at a directory with a record of ours that no process works on.
 func (h survey) examine(name string, r record) (all []container.Debris) {
 	switch {
 	case r.State == recordCreating:
-		return h.halfContainer(name, "its creation was cut short, so that nobody could ever start it", func() error { return h.destroy(name) })
+		return h.halfContainer(name, "its creation was cut short, so it was never started", func() error { return h.destroy(name) })
 	case r.State == recordDestroying:
 		return h.halfContainer(name, "its removal was ordered and cut short", func() error { return h.destroy(name) })
 	}
 	all = h.halfSnapshots(name)
 	if r.Renaming {
-		d := container.Debris{Kind: "half renamed container", Object: h.dir(name), Cause: "its configuration says another name than its directory", Repair: "have the configuration follow"}
+		d := container.Debris{Kind: "half renamed container", Object: h.dir(name), Cause: "the name in its configuration differs from its directory", Repair: "put the name of the directory into the configuration"}
 		if h.repair {
 			d.Mend(func() error {
 				t, err := h.acquireReady(name) // which settles it
@@ -143,11 +143,11 @@ func (h survey) examine(name string, r record) (all []container.Debris) {
 		return all
 	}
 	for _, at := range mounts {
-		all = append(all, container.Debris{Kind: "mount", Object: at, Cause: "container " + name + " is stopped, and this is mounted in it: it cannot be removed so",
-			Advice: "if nobody needs it: umount " + at})
+		all = append(all, container.Debris{Kind: "mount", Object: at, Cause: "container " + name + " is stopped, and this is mounted in it, so it cannot be removed",
+			Advice: "if it is not needed: umount " + at})
 	}
 	for _, dir := range litter(name, time.Now()) {
-		d := container.Debris{Kind: "cgroup", Object: dir, Cause: "container " + name + " is stopped, and nobody is in its control group", Repair: "remove the empty control group"}
+		d := container.Debris{Kind: "cgroup", Object: dir, Cause: "container " + name + " is stopped, and its control group has no processes", Repair: "remove the empty control group"}
 		if h.repair {
 			d.Mend(func() error { removeEmpty(dir); return stillThere(dir) })
 		}
@@ -219,7 +219,7 @@ func (h survey) staleLocks(there map[string]bool) (all []container.Debris) {
 	return all
 }
 
-// working reports whether somebody holds the lock of a container. It makes no lock.
+// working reports whether a process holds the lock of a container. It makes no lock.
 func (h survey) working(key string) bool {
 	f, err := os.Open(filepath.Join(h.locks, key+lockSuffix))
 	if err != nil {
@@ -232,7 +232,7 @@ func (h survey) working(key string) bool {
 // stillThere is the error of something that should be gone.
 func stillThere(path string) error {
 	if _, err := os.Lstat(path); err == nil {
-		return errors.New("somebody uses it again")
+		return errors.New("it is in use again")
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/lxc/internal/wire"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 const testID = container.CTID("0192f0c1-2b3c-7d4e-8f50-0123456789ab")
@@ -65,6 +66,10 @@ func TestRecord(t *testing.T) {
 		if r, err := readRecord(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%.60q read as %+v, %v", bad, r, err)
 		}
+	}
+	long := record{CTID: testID, State: recordReady, Argv: []string{strings.Repeat("x", maxRecord)}}
+	if err := writeRecord(dir, long); !errors.Is(err, rundir.ErrTooLarge) {
+		t.Errorf("a record that cannot be read is written: %v", err)
 	}
 }
 

@@ -223,7 +223,7 @@ func lookUp(dir, file, name string) (id, group int, err error) {
 		}
 	}
 	if notNumber != nil {
-		return 0, 0, fmt.Errorf("%w: it runs as %.80q, whom its /%s does not know", container.ErrUnsupported, name, file)
+		return 0, 0, fmt.Errorf("%w: it runs as %.80q, a user that its /%s does not have", container.ErrUnsupported, name, file)
 	}
 	return int(number), 0, nil
 }

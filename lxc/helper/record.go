@@ -82,12 +82,11 @@ func writeRecord(dir string, r record) error {
 		return err
 	}
 	path := filepath.Join(dir, recordFile)
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := rundir.WriteCapped(path+".new", append(rundir.AppendSum(raw), '\n'), 0, maxRecord)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(rundir.AppendSum(raw), '\n'))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {

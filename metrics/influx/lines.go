@@ -18,11 +18,11 @@ const (
 	ofContainer = "hostler_container"
 )
 
-// part is how the parts of a metric appear in lines.
-type part struct{ suffix, tag string }
+// partNames is how the parts of a metric appear in lines.
+type partNames struct{ suffix, tag string }
 
 // parts are keyed by [metrics.Info.Part].
-var parts = map[string]part{
+var parts = map[string]partNames{
 	"mount point": {"_fs", "mount"},
 	"disk":        {"_io", "disk"},
 	"interface":   {"_net", "interface"},

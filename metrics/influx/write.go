@@ -55,8 +55,8 @@ const (
 	patience = 30 * time.Second
 )
 
-// door is the way of all requests: it says who the host is and reads no endless
-// answers.
+// door is the transport of all requests: it adds the credentials of the host, and limits
+// how much of an answer is read.
 type door struct {
 	user   string
 	secret func() (string, error)

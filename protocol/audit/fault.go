@@ -26,10 +26,10 @@ const (
 	// RolledBack: a checkpoint is known that this log does not lead to: its
 	// keeper went back and wrote another history.
 	RolledBack Kind = "rolled_back"
-	// Forged: a checkpoint that nobody signed who may.
+	// Forged: a checkpoint without the signature of an authorised key.
 	Forged Kind = "forged"
-	// RemovedKey: the end of the log is vouched for by nobody but a coordinator
-	// that the owners have removed.
+	// RemovedKey: only a coordinator that the owners have removed vouches for
+	// the end of the log.
 	RemovedKey Kind = "removed_key"
 	// Unsealed: records behind the last checkpoint.
 	Unsealed Kind = "unsealed"

@@ -32,15 +32,15 @@ const (
 // connection, and a request by HTTP.
 type Check struct {
 	Off  bool     `json:"off,omitzero" doc:"Look no more; the rest is left out."`
-	Cmd  []string `json:"cmd,omitempty" doc:"A program in the container and its arguments, which ends with 0. No shell reads them."`
-	TCP  int64    `json:"tcp,omitzero" doc:"A port of the container that takes connections."`
-	HTTP string   `json:"http,omitzero" doc:":PORT/PATH of the container, answered with a status below 400."`
+	Cmd  []string `json:"cmd,omitempty" example:"[\"pg_isready\",\"-q\"]" doc:"A program in the container and its arguments, which ends with 0. No shell reads them."`
+	TCP  int64    `json:"tcp,omitzero" example:"5432" doc:"A port of the container that takes connections."`
+	HTTP string   `json:"http,omitzero" example:"\":8080/healthz\"" doc:":PORT/PATH of the container, answered with a status below 400."`
 
-	IntervalMS int64  `json:"interval_ms,omitzero" doc:"How far checks are apart, from 1000. Default: 30000."`
-	TimeoutMS  int64  `json:"timeout_ms,omitzero" doc:"How long one may take, from 100. Default: 10000."`
-	Retries    int64  `json:"retries,omitzero" doc:"How many have to fail in a row, 1 to 100. Default: 3."`
-	StartMS    int64  `json:"start_ms,omitzero" doc:"For how long after a start failures do not count, unless one has succeeded. Default: none."`
-	Action     string `json:"action,omitzero" doc:"restart (the default) restarts the container then, mark only tells."`
+	IntervalMS int64  `json:"interval_ms,omitzero" example:"30000" doc:"How far checks are apart, from 1000. Default: 30000."`
+	TimeoutMS  int64  `json:"timeout_ms,omitzero" example:"10000" doc:"How long one may take, from 100. Default: 10000."`
+	Retries    int64  `json:"retries,omitzero" example:"3" doc:"How many have to fail in a row, 1 to 100. Default: 3."`
+	StartMS    int64  `json:"start_ms,omitzero" example:"60000" doc:"For how long after a start failures do not count, unless one has succeeded. Default: none."`
+	Action     string `json:"action,omitzero" example:"\"restart\"" doc:"restart (the default) restarts the container then, mark only tells."`
 }
 
 // Every is how far checks are apart.

@@ -48,15 +48,15 @@ func (a Attempt) Reveal(r BeginResponse, ring, coordinator protocol.Digest) (Off
 		return OfferRequest{}, nil, fmt.Errorf("signing the offer: %w", err)
 	}
 	return OfferRequest{
-		Session: r.Session, Offer: a.Offer, NonceA: a.NonceA[:], Sig: sig, Proof: Proof(a.Secret, transcript),
+		Exchange: r.Exchange, Offer: a.Offer, NonceA: a.NonceA[:], Sig: sig, Proof: Proof(a.Secret, transcript),
 	}, transcript, nil
 }
 
 // Poll makes the request that asks for the state of a session.
-func (a Attempt) Poll(session SessionID) (StateRequest, error) {
+func (a Attempt) Poll(session ExchangeID) (StateRequest, error) {
 	sig, err := a.Signer.Sign(StateStatement(a.Fleet, session))
 	if err != nil {
 		return StateRequest{}, fmt.Errorf("signing the question: %w", err)
 	}
-	return StateRequest{Session: session, Sig: sig}, nil
+	return StateRequest{Exchange: session, Sig: sig}, nil
 }

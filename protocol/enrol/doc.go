@@ -1,7 +1,7 @@
 // Package enrol is how a host becomes a member of a fleet: the codes that
 // people carry between machines, the exchange between the agent and the
-// coordinator, and the four words by which a person sees that nobody stands
-// between them.
+// coordinator, and the four words by which a person sees that the
+// connection is not intercepted.
 //
 // Like package protocol it does no I/O, reads no clock and draws no
 // randomness. The agent's client and the coordinator's handlers are both
@@ -42,11 +42,11 @@
 //
 // # Why there is a commitment
 //
-// Four words are 44 bits. Without the commitment somebody in the middle who
-// may vary a key or a nonce after having seen everybody else's needs about
+// Four words are 44 bits. Without the commitment an attacker in the middle who
+// may vary a key or a nonce after having seen those of both sides needs about
 // 2^22 tries to make both screens show the same words, which takes seconds.
 // With it, each side has fixed its own part before it learns the other's, so
-// that whoever stands in the middle has one try in 2^44, and a failed try is
+// that an attacker in the middle has one try in 2^44, and a failed try is
 // seen.
 //
 // # The secret
@@ -54,5 +54,5 @@
 // [Invite.Judge] decides about a proof. The secret of an invite is bound to
 // the first host key that proves it: a repetition by the same key (after a
 // crash, say) is welcome for ever, another key never. [MaxWrong] wrong proofs
-// burn an invite that nobody has used.
+// burn an unused invite.
 package enrol

@@ -37,23 +37,23 @@ const (
 	PollMax = 5 * time.Minute
 )
 
-// SessionID names one exchange. It is drawn by the coordinator and known to
+// ExchangeID names one exchange. It is drawn by the coordinator and known to
 // both sides only; [StateRequest] is signed all the same.
-type SessionID [16]byte
+type ExchangeID [16]byte
 
 // String returns 32 lower-case hexadecimal digits.
-func (s SessionID) String() string { return hex.EncodeToString(s[:]) }
+func (s ExchangeID) String() string { return hex.EncodeToString(s[:]) }
 
 // MarshalText returns what String returns.
-func (s SessionID) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (s ExchangeID) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText accepts 32 lower-case hexadecimal digits.
-func (s *SessionID) UnmarshalText(b []byte) error {
+func (s *ExchangeID) UnmarshalText(b []byte) error {
 	var id protocol.FleetID // the same text form
 	if err := id.UnmarshalText(b); err != nil {
 		return fmt.Errorf("session id: %w", protocol.ErrID)
 	}
-	*s = SessionID(id)
+	*s = ExchangeID(id)
 	return nil
 }
 
@@ -66,26 +66,26 @@ type BeginRequest struct {
 
 // BeginResponse answers it.
 type BeginResponse struct {
-	Session        SessionID `json:"session"`
-	NonceC         []byte    `json:"nonce_c"`
-	CoordinatorKey []byte    `json:"coordinator_key"` // OpenPGP certificate; it must be one of the ring
-	Ring           uint64    `json:"ring"`            // the coordinator's ring in force; its digest enters the transcript
+	Exchange       ExchangeID `json:"session"`
+	NonceC         []byte     `json:"nonce_c"`
+	CoordinatorKey []byte     `json:"coordinator_key"` // OpenPGP certificate; it must be one of the ring
+	Ring           uint64     `json:"ring"`            // the coordinator's ring in force; its digest enters the transcript
 }
 
 // OfferRequest reveals what was committed to.
 type OfferRequest struct {
-	Session SessionID `json:"session"`
-	Offer   []byte    `json:"offer"` // the very bytes of an Offer
-	NonceA  []byte    `json:"nonce_a"`
-	Sig     []byte    `json:"sig"`   // by the host's key, over OfferStatement
-	Proof   []byte    `json:"proof"` // Proof(secret, transcript)
+	Exchange ExchangeID `json:"session"`
+	Offer    []byte     `json:"offer"` // the very bytes of an Offer
+	NonceA   []byte     `json:"nonce_a"`
+	Sig      []byte     `json:"sig"`   // by the host's key, over OfferStatement
+	Proof    []byte     `json:"proof"` // Proof(secret, transcript)
 }
 
 // StateRequest asks what became of an exchange. An approved host asks it again
 // when its TLS certificate is old, and gets a new one for the same key.
 type StateRequest struct {
-	Session SessionID `json:"session"`
-	Sig     []byte    `json:"sig"` // by the host's key, over StateStatement
+	Exchange ExchangeID `json:"session"`
+	Sig      []byte     `json:"sig"` // by the host's key, over StateStatement
 }
 
 // State is where an enrolment stands.
@@ -186,6 +186,6 @@ func OfferStatement(fleet protocol.FleetID, transcript []byte) []byte {
 }
 
 // StateStatement is what the host's key signs in a [StateRequest].
-func StateStatement(fleet protocol.FleetID, session SessionID) []byte {
+func StateStatement(fleet protocol.FleetID, session ExchangeID) []byte {
 	return fmt.Appendf(nil, `{"hostler":"enrol-state/1","fleet":"%s","session":"%s"}`, fleet, session)
 }

@@ -55,7 +55,7 @@ func encode(t *testing.T, o enrol.Offer) []byte {
 }
 
 // exchange plays both sides up to the offer.
-func exchange(t *testing.T) (enrol.Attempt, enrol.Session, enrol.OfferRequest, []byte) {
+func exchange(t *testing.T) (enrol.Attempt, enrol.Exchange, enrol.OfferRequest, []byte) {
 	t.Helper()
 	a := enrol.Attempt{
 		Fleet: protocol.FleetID{7}, Secret: enrol.Secret{9}, Offer: encode(t, offer()), NonceA: [enrol.NonceSize]byte{1},
@@ -65,11 +65,11 @@ func exchange(t *testing.T) (enrol.Attempt, enrol.Session, enrol.OfferRequest, [
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := enrol.Session{
+	s := enrol.Exchange{
 		Fleet: a.Fleet, Invite: begin.Invite, Commit: begin.Commit, HostKey: key("host"), HostKeyRaw: begin.HostKey,
 		Ring: protocol.Sum([]byte("ring")), Coordinator: key("coordinator").PrimaryDigest(), NonceC: [enrol.NonceSize]byte{2},
 	}
-	r, transcript, err := a.Reveal(enrol.BeginResponse{Session: enrol.SessionID{3}, NonceC: s.NonceC[:], Ring: 1}, s.Ring, s.Coordinator)
+	r, transcript, err := a.Reveal(enrol.BeginResponse{Exchange: enrol.ExchangeID{3}, NonceC: s.NonceC[:], Ring: 1}, s.Ring, s.Coordinator)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,35 +96,35 @@ func TestBothSidesSeeTheSame(t *testing.T) {
 	if _, err := (enrol.Invite{Secret: a.Secret, Expires: 10}).Judge(5, key("host").Key(), seen, r.Proof); err != nil {
 		t.Errorf("the proof: %v", err)
 	}
-	poll, err := a.Poll(r.Session)
+	poll, err := a.Poll(r.Exchange)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := enrol.CheckSigned(s.HostKey, poll.Sig, enrol.StateStatement(s.Fleet, r.Session)); err != nil {
+	if err := enrol.CheckSigned(s.HostKey, poll.Sig, enrol.StateStatement(s.Fleet, r.Exchange)); err != nil {
 		t.Errorf("the poll: %v", err)
 	}
-	if err := enrol.CheckSigned(s.HostKey, poll.Sig, enrol.StateStatement(s.Fleet, enrol.SessionID{4})); !errors.Is(err, enrol.ErrSigned) {
+	if err := enrol.CheckSigned(s.HostKey, poll.Sig, enrol.StateStatement(s.Fleet, enrol.ExchangeID{4})); !errors.Is(err, enrol.ErrSigned) {
 		t.Errorf("the poll of another session: %v", err)
 	}
 }
 
 func TestRevealRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*enrol.Session, *enrol.OfferRequest)
+		change func(*enrol.Exchange, *enrol.OfferRequest)
 		want   error
 	}{
-		"another nonce": {func(_ *enrol.Session, r *enrol.OfferRequest) { r.NonceA = bytes.Repeat([]byte{8}, enrol.NonceSize) }, enrol.ErrCommit},
-		"a short nonce": {func(_ *enrol.Session, r *enrol.OfferRequest) { r.NonceA = r.NonceA[1:] }, enrol.ErrMalformed},
-		"another offer": {func(_ *enrol.Session, r *enrol.OfferRequest) {
+		"another nonce": {func(_ *enrol.Exchange, r *enrol.OfferRequest) { r.NonceA = bytes.Repeat([]byte{8}, enrol.NonceSize) }, enrol.ErrCommit},
+		"a short nonce": {func(_ *enrol.Exchange, r *enrol.OfferRequest) { r.NonceA = r.NonceA[1:] }, enrol.ErrMalformed},
+		"another offer": {func(_ *enrol.Exchange, r *enrol.OfferRequest) {
 			r.Offer = bytes.Replace(r.Offer, []byte("web1"), []byte("web2"), 1)
 		}, enrol.ErrCommit},
-		"another key than first":  {func(s *enrol.Session, _ *enrol.OfferRequest) { s.HostKeyRaw = []byte("other") }, enrol.ErrOffer},
-		"another key's signature": {func(s *enrol.Session, _ *enrol.OfferRequest) { s.HostKey = key("other") }, enrol.ErrSigned},
-		"a malformed signature":   {func(_ *enrol.Session, r *enrol.OfferRequest) { r.Sig = r.Sig[1:] }, enrol.ErrSigned},
-		"of another fleet":        {func(s *enrol.Session, _ *enrol.OfferRequest) { s.Fleet[0]++ }, enrol.ErrSigned},
-		"for another coordinator": {func(s *enrol.Session, _ *enrol.OfferRequest) { s.Coordinator[0]++ }, enrol.ErrSigned},
-		"under another ring":      {func(s *enrol.Session, _ *enrol.OfferRequest) { s.Ring[0]++ }, enrol.ErrSigned},
-		"for another nonce_c":     {func(s *enrol.Session, _ *enrol.OfferRequest) { s.NonceC[0]++ }, enrol.ErrSigned},
+		"another key than first":  {func(s *enrol.Exchange, _ *enrol.OfferRequest) { s.HostKeyRaw = []byte("other") }, enrol.ErrOffer},
+		"another key's signature": {func(s *enrol.Exchange, _ *enrol.OfferRequest) { s.HostKey = key("other") }, enrol.ErrSigned},
+		"a malformed signature":   {func(_ *enrol.Exchange, r *enrol.OfferRequest) { r.Sig = r.Sig[1:] }, enrol.ErrSigned},
+		"of another fleet":        {func(s *enrol.Exchange, _ *enrol.OfferRequest) { s.Fleet[0]++ }, enrol.ErrSigned},
+		"for another coordinator": {func(s *enrol.Exchange, _ *enrol.OfferRequest) { s.Coordinator[0]++ }, enrol.ErrSigned},
+		"under another ring":      {func(s *enrol.Exchange, _ *enrol.OfferRequest) { s.Ring[0]++ }, enrol.ErrSigned},
+		"for another nonce_c":     {func(s *enrol.Exchange, _ *enrol.OfferRequest) { s.NonceC[0]++ }, enrol.ErrSigned},
 	} {
 		_, s, r, _ := exchange(t)
 		c.change(&s, &r)
@@ -220,9 +220,9 @@ func TestWireReadsBack(t *testing.T) {
 	_, _, offered, _ := exchange(t)
 	for _, v := range []any{
 		&enrol.BeginRequest{Invite: enrol.InviteID{1}, HostKey: []byte("k")},
-		&enrol.BeginResponse{Session: enrol.SessionID{1}, NonceC: []byte("n"), CoordinatorKey: []byte("k"), Ring: 1},
+		&enrol.BeginResponse{Exchange: enrol.ExchangeID{1}, NonceC: []byte("n"), CoordinatorKey: []byte("k"), Ring: 1},
 		&offered,
-		&enrol.StateRequest{Session: enrol.SessionID{1}, Sig: []byte("s")},
+		&enrol.StateRequest{Exchange: enrol.ExchangeID{1}, Sig: []byte("s")},
 		&enrol.StateResponse{State: enrol.Pending, Host: "web1"},
 		&enrol.StateResponse{State: enrol.Denied, Host: "web1", Reason: "no"},
 		&enrol.StateResponse{State: enrol.Approved, Host: "web1", Fleet: protocol.FleetID{1}, FleetName: "lab", Certificate: []byte("c"), CA: []byte("c"), Brokers: []string{"a:1"}, Rings: []byte("r")},

@@ -64,8 +64,8 @@ type HostKey interface {
 	PrimaryDigest() protocol.Digest
 }
 
-// Session is what the coordinator remembers between begin and offer.
-type Session struct {
+// Exchange is what the coordinator remembers between begin and offer.
+type Exchange struct {
 	Fleet       protocol.FleetID
 	Invite      InviteID
 	Commit      protocol.Digest
@@ -80,7 +80,7 @@ type Session struct {
 // commitment first, then the offer's form, the key, and the host's signature.
 // It returns the offer and the transcript; the proof is for [Invite.Judge], and
 // the certificate request for the authority.
-func (s Session) Reveal(r OfferRequest) (Offer, []byte, error) {
+func (s Exchange) Reveal(r OfferRequest) (Offer, []byte, error) {
 	if len(r.NonceA) != NonceSize {
 		return Offer{}, nil, fmt.Errorf("%w: nonce_a has %d bytes, want %d", ErrMalformed, len(r.NonceA), NonceSize)
 	}

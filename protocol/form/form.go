@@ -127,8 +127,11 @@ func (all Members) Schema(required ...string) map[string]any {
 		if m.Min != nil {
 			p["minimum"], p["maximum"] = *m.Min, *m.Max
 		}
-		if m.Example != "" {
+		switch {
+		case m.Example != "":
 			p["examples"] = []json.RawMessage{json.RawMessage(m.Example)}
+		case m.Enum != nil:
+			p["examples"] = m.Enum[:1]
 		}
 		properties[m.Name] = p
 		if m.Required {

@@ -50,7 +50,7 @@ func (a *ImageRemove) Flags() []string {
 // ImagePrune says which images may go.
 type ImagePrune struct {
 	OlderMS int64  `json:"older_ms,omitzero" min:"0" max:"315360000000" example:"604800000" doc:"Those that were not used for longer, in milliseconds. 0 is no limit."`
-	Keep    int64  `json:"keep_bytes,omitzero" min:"0" max:"1125899906842624" doc:"How many bytes of images stay, those used last first. 0 is no limit. Podman does not say when an image was used, so it is for lxc alone."`
+	Keep    int64  `json:"keep_bytes,omitzero" min:"0" max:"1125899906842624" example:"10737418240" doc:"How many bytes of images stay, those used last first. 0 is no limit. Podman does not say when an image was used, so it is for lxc alone."`
 	Runtime string `json:"runtime,omitzero" enum:"lxc,podman" doc:"Those of lxc or of podman. The default is both."`
 }
 
@@ -112,7 +112,7 @@ const (
 type Logs struct {
 	Source  string `json:"source,omitzero" enum:"output,runtime" doc:"output (the default) is what its console or first process printed, runtime what the runtime said at its last start."`
 	Tail    int64  `json:"tail,omitzero" min:"0" max:"1000000" example:"100" doc:"How many lines of the end. Default: 10000."`
-	SinceMS int64  `json:"since_ms,omitzero" min:"0" max:"8640000000" doc:"How far back, in milliseconds. Default: from the beginning. Not every runtime notes the time of a line."`
+	SinceMS int64  `json:"since_ms,omitzero" min:"0" max:"8640000000" example:"3600000" doc:"How far back, in milliseconds. Default: from the beginning. Not every runtime notes the time of a line."`
 	Follow  bool   `json:"follow,omitzero" doc:"Go on with what it prints."`
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrMalformed tells that a text is not a well-formed identifier of the wanted type.
-var ErrMalformed = errors.New("malformed identifier")
+var ErrMalformed = errors.New("wrong form")
 
 // MaxLabel is the longest DNS label, in bytes (RFC 1035, section 2.3.4).
 const MaxLabel = 63
@@ -65,7 +65,9 @@ func UUIDText(u [16]byte) string {
 // ParseUUID reads what UUIDText makes of a UUID of version 7, and nothing else. It
 // leaves dst alone when it fails.
 func ParseUUID(what string, dst, b []byte) error {
-	bad := func() error { return fmt.Errorf("%s %.70q: %w: want a UUID of version 7", what, b, ErrMalformed) }
+	bad := func() error {
+		return fmt.Errorf("%s %.70q: %w: want a UUID of version 7, as in 01928fd1-6d4a-7c3e-9b1f-0a2b3c4d5e6f", what, b, ErrMalformed)
+	}
 	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
 		return bad()
 	}

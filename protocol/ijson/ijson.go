@@ -135,7 +135,7 @@ func (s *scanner) object(depth int) error {
 		s.i++
 		return nil
 	}
-	var seen names
+	var seen memberNames
 	for {
 		if s.peek() != '"' {
 			return s.fail("a member needs a name")
@@ -166,15 +166,15 @@ func (s *scanner) object(depth int) error {
 	}
 }
 
-// names is the set of member names of one object. Objects of the protocol are
+// memberNames is the set of member names of one object. Objects of the protocol are
 // small, so a short list is searched before a map is made; the map keeps an
 // attacker's object of many names from costing its square.
-type names struct {
+type memberNames struct {
 	few  [][]byte
 	many map[string]struct{}
 }
 
-func (n *names) add(name []byte) bool {
+func (n *memberNames) add(name []byte) bool {
 	if n.many != nil {
 		_, dup := n.many[string(name)]
 		n.many[string(name)] = struct{}{}

@@ -120,8 +120,8 @@ func Number(r Resource, value string) (n int64, err error) {
 }
 
 var (
-	errNoUnit = errors.New("the unit is missing or is none")
-	errNumber = errors.New("that is no number that can be meant")
+	errNoUnit = errors.New("the unit is missing or unknown")
+	errNumber = errors.New("the number is missing, or out of range")
 )
 
 var byteUnits = map[string]int64{

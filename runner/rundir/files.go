@@ -121,14 +121,11 @@ func WriteHolder(lock *os.File, h *Holder) error {
 // readers take for a run that may have been.
 func (d Dir) CreateStart(s *Start) error {
 	tmp := d.Path(StartFile + ".tmp")
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	f, err := WriteCapped(tmp, AppendStart(nil, s), 0, MaxRecord)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if _, err := f.Write(AppendStart(nil, s)); err != nil {
-		return err
-	}
 	if err := os.Link(tmp, d.Path(StartFile)); err != nil {
 		return err
 	}
@@ -153,7 +150,7 @@ func (d Dir) CreateStart(s *Start) error {
 // not durable, and need not be: it is read by a supervisor of this boot alone, and
 // what a power failure leaves without start.json never began.
 func (d Dir) CreateSpec(s *Spec) error {
-	f, err := writeFile(d.Path(SpecFile), AppendSpec(nil, s), os.O_EXCL)
+	f, err := WriteCapped(d.Path(SpecFile), AppendSpec(nil, s), os.O_EXCL, MaxSpec)
 	if err != nil {
 		return err
 	}
@@ -181,7 +178,7 @@ func (d Dir) ReserveExit() error {
 // concluded from it becomes durable in its own way. A power failure in between may
 // leave it damaged, or take it back: then the run has ended with the machine.
 func (d Dir) PublishExit(x *Exit) error {
-	f, err := writeFile(d.Path(exitTmp), AppendExit(nil, x), 0)
+	f, err := WriteCapped(d.Path(exitTmp), AppendExit(nil, x), 0, MaxRecord)
 	if err != nil {
 		return err
 	}
@@ -195,8 +192,14 @@ func (d Dir) PublishExit(x *Exit) error {
 	return SyncDir(string(d))
 }
 
-// writeFile writes b as the whole content of path.
-func writeFile(path string, b []byte, flag int) (*os.File, error) {
+// WriteCapped writes b as the whole content of path, for its owner alone, and returns the
+// file: what it holds is durable once the caller has synced it. The flags are added to
+// those of a file that is made or overwritten. More than limit bytes, the limit that the
+// file is read with, give ErrTooLarge and change nothing.
+func WriteCapped(path string, b []byte, flag, limit int) (*os.File, error) {
+	if len(b) > limit {
+		return nil, &fs.PathError{Op: "write", Path: path, Err: ErrTooLarge}
+	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|flag, 0o600)
 	if err != nil {
 		return nil, err

@@ -93,6 +93,32 @@ func TestReadsAreCapped(t *testing.T) {
 	}
 }
 
+// TestWhatIsWrittenCanBeRead: a record that its reader would refuse is not written.
+func TestWhatIsWrittenCanBeRead(t *testing.T) {
+	d := Dir(t.TempDir())
+	long := strings.Repeat("x", MaxSpec)
+	for name, err := range map[string]error{
+		SpecFile:  d.CreateSpec(&Spec{Argv: []string{"true", long}, Dir: "/"}),
+		StartFile: d.CreateStart(&Start{Leaf: long}),
+		ExitFile:  d.PublishExit(&Exit{Detail: long}),
+	} {
+		if !errors.Is(err, ErrTooLarge) || d.Has(name) {
+			t.Errorf("%s: %v, and it is there: %v; want ErrTooLarge", name, err, d.Has(name))
+		}
+	}
+	path := d.Path("record")
+	for _, size := range []int{10, 4} { // a shorter one leaves nothing of what stood there
+		f, err := WriteCapped(path, make([]byte, size), 0, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		if b, err := ReadCapped(path, 10); err != nil || len(b) != size {
+			t.Errorf("%d bytes, %v; %d were written", len(b), err, size)
+		}
+	}
+}
+
 func TestBootNamesPID1(t *testing.T) {
 	boot, err := Boot()
 	if err != nil {

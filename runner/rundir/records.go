@@ -76,7 +76,7 @@ func (k Keep) valid() bool {
 }
 
 // Stream is what became of one output stream. Bytes = what the command wrote;
-// the DroppedBytes bytes at DroppedAt hold what the cap dropped and nobody had
+// the DroppedBytes bytes at DroppedAt hold what the cap dropped before it was
 // taken (see Request), the last LostBytes bytes were lost because they could not
 // be written to the disk. What the file still holds is told by Keep.
 type Stream struct {
@@ -127,7 +127,7 @@ type Exit struct {
 	TimedOut bool
 	// Cancelled: a cancel request ended the command.
 	Cancelled bool
-	// HungUp: the command's terminal was hung up, because nobody was attached.
+	// HungUp: the command's terminal was hung up, because no terminal was attached.
 	HungUp bool
 	// Unrecorded: the command's terminal was hung up, because it could not be
 	// recorded any more.
@@ -138,7 +138,7 @@ type Exit struct {
 	// NeverBegan: no process of the command was ever made.
 	NeverBegan bool
 	// Emptied: the leaf was seen without any process, so nothing is left of
-	// the command. False without a leaf, where nobody can know.
+	// the command. False without a leaf, where it cannot be known.
 	Emptied bool
 	// Reason and Detail say why the command could not be run; Reason is one
 	// of the constants, Detail is for people. Both "" when it ran.
@@ -252,7 +252,7 @@ func validLeaf(p string) bool {
 	for i >= 0 && p[i] != '/' {
 		i--
 	}
-	// Whoever reads a leaf kills everything in it: only a directory that a
+	// The reader of a leaf kills everything in it: only a directory that a
 	// supervisor has named may ever stand here.
 	return p[0] == '/' && len(p) < 4096 && len(p)-i-1 > len(dir) && p[i+1:i+1+len(dir)] == dir
 }
@@ -286,14 +286,14 @@ type Request struct {
 	Op string
 	// Taken are, of OpCredit, the offsets before which the bytes of stdout and
 	// stderr are safe elsewhere, so that they may be dropped. A credit also
-	// tells that somebody follows. The highest that was given counts. NotTaken:
-	// nobody follows that stream, which leaves it as it is. It is not written:
+	// tells that there is a follower. The highest that was given counts. NotTaken:
+	// that stream has no follower, which leaves it as it is. It is not written:
 	// a supervisor of before it was known refuses what is below zero, and reads
-	// what is missing as a stream that somebody follows.
+	// what is missing as a stream with a follower.
 	Taken [2]int64
 }
 
-// NotTaken stands for a stream that nobody follows.
+// NotTaken stands for a stream without a follower.
 const NotTaken = -1
 
 // Reply answers a Request. To OpCancel it comes only when the run is over.

@@ -22,18 +22,25 @@ func OpenRegular(root, name string, flags int) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}
 	}
 	defer unix.Close(dir)
-	fail := func(op string, err error) (*os.File, error) {
-		return nil, &os.PathError{Op: op, Path: root + "/" + name, Err: err}
-	}
 	look, err := unix.Openat2(dir, name, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
-		return fail("open", err)
+		return nil, &os.PathError{Op: "open", Path: root + "/" + name, Err: err}
 	}
 	defer unix.Close(look)
-	var st unix.Stat_t
+	f, _, err := Reopen(look, root+"/"+name, flags)
+	return f, err
+}
+
+// Reopen opens what has been looked at, through a descriptor with O_PATH: nothing that has
+// come into the place of its name meanwhile. The name is for errors. [ErrNotRegular] if it
+// is no regular file. The descriptor stays the caller's.
+func Reopen(look int, name string, flags int) (f *os.File, st unix.Stat_t, err error) {
+	fail := func(op string, err error) (*os.File, unix.Stat_t, error) {
+		return nil, st, &os.PathError{Op: op, Path: name, Err: err}
+	}
 	if err := unix.Fstat(look, &st); err != nil {
 		return fail("stat", err)
 	}
@@ -44,5 +51,5 @@ func OpenRegular(root, name string, flags int) (*os.File, error) {
 	if err != nil {
 		return fail("open", err)
 	}
-	return os.NewFile(uintptr(fd), root+"/"+name), nil
+	return os.NewFile(uintptr(fd), name), st, nil
 }

@@ -44,7 +44,7 @@ type Spec struct {
 	// CapBytes bounds what is kept of each output stream. 0 means DefaultCap.
 	CapBytes int64
 	// WaitMS is for how long, in milliseconds, the command waits in its writes
-	// before bytes are dropped that nobody has taken: since the newest credit, or
+	// before bytes are dropped that were not taken: since the newest credit, or
 	// since the start. 0 never waits. On file systems that cannot punch holes
 	// nothing waits either: what is beyond the cap would have no place.
 	WaitMS int64
@@ -57,11 +57,11 @@ type Spec struct {
 	// run is over when nothing of it is left. It needs a leaf.
 	Daemon bool
 	// Secrets is a file in memory that holds more variables, by the path at which
-	// it can be opened as long as whoever started the supervisor lives; see
+	// it can be opened as long as the starter of the supervisor lives; see
 	// AppendSecrets. Empty is none.
 	Secrets string
 	// Target is for the supervisor's kind alone (which container, for
-	// example); nobody else reads it.
+	// example); no other program reads it.
 	Target map[string]string
 }
 
@@ -71,7 +71,7 @@ type Terminal struct {
 	// Rows and Cols are the size of the window at the start, in characters.
 	Rows, Cols int
 	// HangUpMS is how long the command goes on, in milliseconds on the boot
-	// clock, while nobody is attached. Then it gets SIGHUP, and after the grace
+	// clock, while no terminal is attached. Then it gets SIGHUP, and after the grace
 	// SIGKILL. 0 lets it go on.
 	HangUpMS int64
 	// RecordBytes is how long a recording of the terminal may become, in bytes; 0 is

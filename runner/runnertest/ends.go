@@ -21,6 +21,7 @@ import (
 // endCases: how a command ends, by itself and otherwise.
 func endCases() []Case {
 	return []Case{
+		{"inherits nothing", testInheritsNothing},
 		{"exit codes", testExitCodes},
 		{"killed main process", testSignal},
 		{"program not found", testNotFound},
@@ -48,6 +49,21 @@ func endCases() []Case {
 		{"file modes", testModes},
 		{"started before its run", testLater},
 		{"started for nothing", testNeverNeeded},
+	}
+}
+
+// testInheritsNothing: what is open where supervisors are started reaches no command.
+func testInheritsNothing(t *testing.T, e *env) {
+	host, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY, 0) // children of this process have it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(host)
+	if exit := e.do(t, e.spec("exec ls /proc/self/fd")); exit.Code != 0 {
+		t.Fatalf("it ended with %+v", exit)
+	}
+	if out := strings.Fields(string(e.output(t, rundir.Stdout))); !slices.Equal(out, []string{"0", "1", "2", "3"}) { // 3 is the directory that ls reads
+		t.Errorf("the command has %q", out)
 	}
 }
 

@@ -184,7 +184,7 @@ func testTerminalTyping(t *testing.T, e *env) {
 	k := newKeyboard(t, run, 1)
 	k.typed("one\rtw\x7f\x7ftwo\r")
 	follow(t, run, "got one and two")
-	k.send(terminal.AppendEOF(nil))
+	k.send([]byte{byte(terminal.KindEOF), 0, 0})
 	if exit := wait(t, run); exit.Code != 0 {
 		t.Errorf("%+v", exit)
 	}
@@ -298,7 +298,7 @@ func testTerminalOnce(t *testing.T, e *env) {
 	k.settle()
 	follow(t, run, "abcdef")
 	follow(t, run, "sane") // what is typed before is no end of file
-	k.send(terminal.AppendEOF(nil))
+	k.send([]byte{byte(terminal.KindEOF), 0, 0})
 	wait(t, run)
 }
 

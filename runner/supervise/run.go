@@ -227,8 +227,8 @@ func (r *run) openFiles() error {
 	return err
 }
 
-// credit takes word of what is safe elsewhere, from any goroutine. A stream that
-// nobody follows waits no longer for it.
+// credit takes word of what is safe elsewhere, from any goroutine. A stream
+// without a follower waits no longer for it.
 func (r *run) credit(taken [2]int64) {
 	for i, s := range r.out {
 		if taken[i] != rundir.NotTaken {
@@ -237,7 +237,7 @@ func (r *run) credit(taken [2]int64) {
 	}
 }
 
-// declareStart makes start.json durable. After it, nobody may ever assume that
+// declareStart makes start.json durable. After it, it must never be assumed that
 // the command did not run.
 func (r *run) declareStart() error {
 	r.exit.StartedMS = r.Clock.Now().Milliseconds()
@@ -329,7 +329,7 @@ func (r *run) giveUp(err error) {
 	r.exit.EndedMS = r.Clock.Now().Milliseconds()
 }
 
-// errSecretsGone tells that whoever started this supervisor does not live any more,
+// errSecretsGone tells that the process that started this supervisor has ended,
 // and that the secrets of the command have gone with it.
 var errSecretsGone = errors.New("the secrets of the command cannot be read any more")
 
@@ -355,7 +355,7 @@ func (r *run) finish() error {
 
 // How often, and for how long, the end is tried to be written down that the disk
 // does not take. Space is set aside for it, but a file system that has become
-// read-only takes nothing; and nobody else knows how the command ended.
+// read-only takes nothing; and no other process knows how the command ended.
 const (
 	publishEvery    = time.Second
 	publishPatience = time.Hour

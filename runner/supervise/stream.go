@@ -27,7 +27,7 @@ var errSpared = wrap("the disk of the host is nearly full", unix.ENOSPC)
 // A stream moves what the command writes from its pipe into the file. A full disk
 // or a reached cap costs bytes of the record, and never a command that hangs in
 // write, unless it is to wait until they are safe elsewhere: then nothing is
-// read that would drop what nobody has taken, as long as somebody follows. Every
+// read that would drop untaken bytes, as long as there is a follower. Every
 // byte is written at its true offset; what Keep drops is punched out behind it.
 // After drain was started, only its goroutine touches what is not said to be
 // shared, until close has returned.
@@ -42,7 +42,7 @@ type stream struct {
 	seen    int64 // bytes the command wrote
 	size    int64 // bytes the file accounts for: seen, until a write failed
 	punched int64 // end of what was punched out
-	lostAt  int64 // of what was dropped before somebody had taken it
+	lostAt  int64 // of bytes that were dropped before they were taken
 	lostTo  int64
 	err     error // why writing has ended early
 
@@ -52,8 +52,8 @@ type stream struct {
 	shared   struct {
 		sync.Mutex
 		taken  int64         // all before it is safe elsewhere
-		told   time.Duration // when somebody last said so, or the command began
-		waiter chan struct{} // closed at the next credit; nil when nobody waits
+		told   time.Duration // when a follower last said so, or the command began
+		waiter chan struct{} // closed at the next credit; nil without a waiter
 	}
 }
 
@@ -67,8 +67,8 @@ func (s *stream) waits(patience time.Duration, clock Clock) {
 	s.shared.told = clock.Now()
 }
 
-// credit notes that all before taken is safe elsewhere, and that somebody
-// follows. It may be called at any time by any goroutine.
+// credit notes that all before taken is safe elsewhere, and that there is
+// a follower. It may be called at any time by any goroutine.
 func (s *stream) credit(taken int64) {
 	s.shared.Lock()
 	defer s.shared.Unlock()
@@ -111,7 +111,7 @@ func (s *stream) pipe() (*os.File, error) {
 	// Best effort: unprivileged users have a limit on the sum of their pipes.
 	_, _ = unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize)
 	// A command of another user may open its output once more, by the name
-	// /dev/stderr, as scripts do. Nobody else can reach the pipe.
+	// /dev/stderr, as scripts do. No other process can reach the pipe.
 	_ = unix.Fchmod(fds[1], 0o622)
 	// Our end alone: the flag belongs to the open file, and a command does not
 	// expect a non-blocking stdout.
@@ -121,7 +121,7 @@ func (s *stream) pipe() (*os.File, error) {
 }
 
 // drain reads the pipe to its end, or until endBy's deadline. A terminal's end is
-// an error of its own, when nobody holds the other side any more.
+// an error of its own, when no process holds the other side any more.
 func (s *stream) drain() {
 	defer close(s.done)
 	if s.read == nil {
@@ -141,8 +141,8 @@ func (s *stream) drain() {
 }
 
 // room waits until something may be read, and returns how much. As much as the
-// pipe holds is left free: it is read when the command has ended, and nobody is
-// waited for.
+// pipe holds is left free: it is read when the command has ended, without waiting
+// for followers.
 func (s *stream) room() int64 {
 	for s.patience > 0 && s.keep.Tail > 0 && s.err == nil {
 		s.shared.Lock()
@@ -165,7 +165,7 @@ func (s *stream) room() int64 {
 			return min(room-pipeSize, pipeSize)
 		}
 		if left <= 0 || !s.await(waiter, left) {
-			return pipeSize // nobody follows: it is kept
+			return pipeSize // without a follower it is kept
 		}
 	}
 	return pipeSize
@@ -261,7 +261,7 @@ func (s *stream) writeHead(p []byte) error {
 	return nil
 }
 
-// endBy makes drain end at the deadline at the latest, and wait for nobody.
+// endBy makes drain end at the deadline at the latest, without waiting for followers.
 func (s *stream) endBy(deadline time.Time) {
 	close(s.ending)
 	if s.read != nil {

@@ -102,6 +102,7 @@ var parts = map[string]step{
 	"roundtrip": (*bench).roundtrip,
 	"load":      (*bench).load,
 	"cancel":    (*bench).cancels,
+	"delta":     (*bench).deltas,
 	"output":    (*bench).outputs,
 	"first":     (*bench).firstByte,
 	"line":      (*bench).lineLag,
@@ -131,7 +132,7 @@ func (b *bench) all(ctx context.Context, steps []step) error {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		b.roundtrip, b.commandLine, b.commits, b.cancels, b.load, b.noop, b.seal, b.outputs,
+		b.roundtrip, b.commandLine, b.commits, b.cancels, b.load, b.noop, b.seal, b.deltas, b.outputs,
 		func(ctx context.Context) error { return b.memory(ctx, idle) },
 		b.containers, b.runMany, b.storm,
 	} {

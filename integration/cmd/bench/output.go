@@ -103,7 +103,7 @@ func (b *bench) firstByte(ctx context.Context) error {
 	})
 }
 
-// betweenSamples is how long is waited for what the last sample has left to be done.
+// betweenSamples is the pause after a sample, in which its unfinished work ends.
 const betweenSamples = 10 * time.Millisecond
 
 // lineLag is from the writing of a line to its reading by a follower. The line

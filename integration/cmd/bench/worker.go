@@ -198,7 +198,7 @@ func (w *worker) lease() error {
 	defer w.mu.Unlock()
 	w.beat++
 	return w.state(protocol.ChannelLease, protocol.TypeLease, func(hd protocol.Header) any {
-		return protocol.Lease{Header: hd, Number: w.beat, Boot: "bench", Inst: w.Inst, Beat: 1}
+		return protocol.Lease{Header: hd, Number: w.beat, Boot: "bench", Inst: w.Inst}
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 func tokenNoun() show.Noun[api.Token] {
-	return show.NounOf[api.Token]("id", "id name role token:secret++ login++ created_at created_by+ expires_at revoked_at", nil)
+	return show.NounOf[api.Token]("id", "id name person role token:secret++ login++ created_at created_by+ expires_at revoked_at", nil)
 }
 
 func (a *commands) tokenCommand() *cobra.Command {
@@ -27,7 +27,7 @@ func (a *commands) tokenCommand() *cobra.Command {
 }
 
 func (a *commands) tokenCreateCommand() *cobra.Command {
-	var role string
+	var role, person string
 	var ttl term.DurationFlag
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make an API token; it is shown once", Args: term.Exactly(1),
@@ -35,15 +35,19 @@ func (a *commands) tokenCreateCommand() *cobra.Command {
 and admin; each may do what the ones before it may. A program uses the token.
 A person types hostler login with the login code, which holds the token: keep
 both secret. A name has one token that is valid: revoke it to make another, and
-choose a name for each person and each program.`,
-		Example: "  hostler token create alice --role operator --ttl 90d\n  hostler token create ci --role operator -o template={{.secret}}",
+choose a name for each person and each program.
+
+With four_eyes, nobody approves what he has asked for himself: --person binds the
+token to a person of the ring, and what needs approvals is refused to other tokens.`,
+		Example: "  hostler token create alice --role operator --ttl 90d\n  hostler token create alice-laptop --role operator --person alice\n  hostler token create ci --role operator -o template={{.secret}}",
 	}
 	v := show.FormatFlags(cmd)
 	cmd.Flags().StringVar(&role, "role", "viewer", "viewer, operator, approver or admin")
+	cmd.Flags().StringVar(&person, "person", "", "the person of the ring who uses it")
 	cmd.Flags().Var(&ttl, "ttl", "how long it is valid (default: until it is revoked)")
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		ask := api.NewToken{Name: args[0], Role: role, Secret: a.tokenSecret()}
+		ask := api.NewToken{Name: args[0], Person: person, Role: role, Secret: a.tokenSecret()}
 		if ttl.Value > 0 {
 			ask.TTL = ttl.Value.String()
 		}
@@ -75,7 +79,8 @@ func (a *commands) tokenListCommand() *cobra.Command {
 }
 
 func (a *commands) tokenRevokeCommand() *cobra.Command {
-	var yes bool
+	var yes, dryRun bool
+	var v *show.View
 	cmd := &cobra.Command{
 		Use: "revoke NAME|ID", Short: "Revoke a token and end its requests", Args: term.Exactly(1), Example: "  hostler token revoke ci --yes\n  hostler token revoke 3f0c11aa90bd --yes",
 		Long: "Revokes the token of a name. If several tokens of the name are valid, name the one to revoke by its id.",
@@ -96,6 +101,9 @@ func (a *commands) tokenRevokeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if dryRun {
+				return show.Print(a.UI, v, tokenNoun(), []api.Token{t})
+			}
 			if err := a.Confirm(yes, fmt.Sprintf("End token %s (%s, %s) for good?", t.ID, t.Name, t.Role)); err != nil {
 				return err
 			}
@@ -107,6 +115,8 @@ func (a *commands) tokenRevokeCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the token that would be revoked, and revoke nothing")
+	v = show.FormatFlags(cmd)
 	return cmd
 }
 

@@ -46,13 +46,15 @@ to read it from standard input.
 With an address, the coordinator is verified with --ca (its ca.crt), or with the ring of the fleet,
 if this machine keeps it. A certificate that neither confirms is refused.
 
-A token on the command line can be seen by other users of this machine; in a
-file, or in HOSTLER_TOKEN, it cannot.`,
+The token comes from --token-file, from HOSTLER_TOKEN, or else from a question on
+the terminal or a line of standard input. With --token other users of this machine
+can see it in the list of processes.`,
 		Example: `  hostler login hl1_…
+  hostler login https://coordinator:8443
   hostler login https://coordinator:8443 --token-file token
   hostler login https://coordinator:8443 --token-file token --ca ca.crt`,
 	}
-	cmd.Flags().StringVar(&token, "token", "", "the API token")
+	cmd.Flags().StringVar(&token, "token", "", "the API token; ps shows it to other users of this machine")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, t, err := a.login(cmd.Context(), args[0], token)
 		if err != nil {
@@ -91,6 +93,9 @@ func (a *commands) login(ctx context.Context, to, token string) (api.Status, con
 		return a.loginByCode(ctx, to)
 	}
 	a.Address = strings.TrimSuffix(to, "/")
+	if err := conn.CheckAddress(a.Address); err != nil {
+		return api.Status{}, conn.Target{}, err
+	}
 	t, err := a.loginTarget(token)
 	if err != nil {
 		return api.Status{}, t, err
@@ -156,7 +161,16 @@ func (a *commands) loginTarget(token string) (conn.Target, error) {
 		}
 	}
 	if t.Token == "" {
-		return t, term.Usage("hostler login "+a.Address+" --token-file FILE", "no token is given")
+		line, err := a.AskHidden("Token (it is not shown): ")
+		if err != nil {
+			return t, err
+		}
+		if line == "" {
+			return t, term.Usage("hostler login "+a.Address+" --token-file FILE", "no token is given")
+		}
+		if t.Token, err = conn.CheckToken(line, "the line"); err != nil {
+			return t, err
+		}
 	}
 	if a.CAFile != "" {
 		var err error

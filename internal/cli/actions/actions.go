@@ -310,11 +310,6 @@ requests the intent under a new id.`,
 	return cmd
 }
 
-// goesOn reports whether the host has said that it cannot cancel the action.
-func goesOn(act api.Action) bool {
-	return !protocol.State(act.State).Final() && !act.Cancelling && strings.HasPrefix(act.Detail, protocol.NotCancelled)
-}
-
 func (a *commands) actionCancelCommand() *cobra.Command {
 	var noWait, wait bool
 	cmd := &cobra.Command{
@@ -343,11 +338,11 @@ ended before does not change.`,
 		if noWait || !wait {
 			return nil
 		}
-		act, err = (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: act.ID, Enough: goesOn}).Await(ctx, act)
+		act, err = (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: act.ID, Enough: func(act api.Action) bool { return act.CancelRefused }}).Await(ctx, act)
 		switch {
 		case err != nil:
 			return term.Cannot(what, err)
-		case goesOn(act):
+		case act.CancelRefused:
 			return &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: act.Detail + "; it continues", Next: "hostler action show " + act.ID}
 		case act.State != string(protocol.StateCancelled):
 			return &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: "it ended before: " + strings.TrimSpace(act.State+" "+act.Reason), Next: "hostler action show " + act.ID}

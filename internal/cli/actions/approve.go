@@ -81,7 +81,7 @@ of --valid (at most 7d), and can be used once.`,
 }
 
 func approvedNoun() show.Noun[api.Approved] {
-	return show.NounOf("action", "action host state missing detail", show.Cells[api.Approved]{
+	return show.NounOf("action", "action host state missing~ detail~", show.Cells[api.Approved]{
 		"state": func(g api.Approved) any { return show.Words{Machine: g.State, People: cmp.Or(g.Shown, g.State)} },
 	})
 }
@@ -323,7 +323,7 @@ func (b *bundle) containers() []string {
 		text := name + " " + s.Target.String()
 		switch {
 		case !ok:
-			text = s.Target.String() + ", of which host " + act.Host + " has reported nothing"
+			text = s.Target.String() + ", which host " + act.Host + " has not reported"
 			if s.Name != "" {
 				text += fmt.Sprintf("; the requester calls it %q, which is not verified", s.Name)
 			}
@@ -439,11 +439,7 @@ signed. To end an approved action, use hostler action cancel.`,
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, for the requester")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.eachAction(cmd.Context(), args, "deny", api.Reason{Reason: reason}, func(act api.Action) {
-			if reason != "" && !strings.HasSuffix(act.Detail, fmt.Sprintf(": %q", reason)) {
-				a.Say("Action %s was denied before, with another reason: %s", act.ID, term.Printable(act.Detail))
-				return
-			}
-			a.Say("Action %s is denied.", act.ID)
+			a.Say("Action %s is denied (%s).", act.ID, term.Printable(act.Detail))
 		})
 	}
 	return cmd

@@ -60,7 +60,7 @@ func TestApproverSeesWhichContainer(t *testing.T) {
 		{"edge-01", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "web"}, "container: web " + web.String() + "\n"},
 		{"edge-01", protocol.Spec{Kind: protocol.KindDestroy, Target: web}, "container: web " + web.String() + "\n"},
 		{"edge-01", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "scratch"}, "container: web " + web.String() + ` on host edge-01; NOT "scratch", as the requester calls it`},
-		{"edge-02", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "scratch"}, "container: " + web.String() + `, of which host edge-02 has reported nothing; the requester calls it "scratch", which is not verified`},
+		{"edge-02", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "scratch"}, "container: " + web.String() + `, which host edge-02 has not reported; the requester calls it "scratch", which is not verified`},
 		{"edge-02", protocol.Spec{Kind: protocol.KindCreate, Target: web, Name: "scratch", Args: &protocol.CreateArgs{Template: "busybox"}}, "container: a new one, scratch " + web.String() + "\n"},
 		{"edge-02", protocol.Spec{Kind: protocol.KindCreate, Target: web, Name: "scratch", Args: &protocol.CreateArgs{Template: "busybox", Privileged: true}}, "container: a new privileged one (root in it is root of the host), scratch " + web.String() + "\n"},
 	} {

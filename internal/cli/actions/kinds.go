@@ -53,7 +53,7 @@ func meanings(all []word) show.Sentences {
 }
 
 func kindNoun() show.Noun[kindInfo] {
-	return show.NounOf("kind", "kind target lane attempts run_timeout doc start_ttl+ needs+ promises+ arguments++ example++ states++ reasons++", show.Cells[kindInfo]{
+	return show.NounOf("kind", "kind target lane attempts run_timeout doc~ start_ttl+ needs+ promises+ arguments++ example++ states++ reasons++", show.Cells[kindInfo]{
 		"arguments": func(k kindInfo) any {
 			return show.Sentences(conn.Each(k.Arguments, func(a argument) string {
 				form := a.Type
@@ -88,12 +88,12 @@ the states that it passes through, and the reasons with which it may end.`,
 			return conn.Each(protocol.Kinds(), func(k protocol.Kind) string { return string(k) }), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	one := show.FormatFlags(explain)
-	explain.RunE = func(_ *cobra.Command, args []string) error {
+	one := show.ShowFlags(explain)
+	explain.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, ok := protocol.KindOf(protocol.Kind(args[0])); !ok {
 			return &term.Failure{Code: term.ExitNotFound, What: fmt.Sprintf("there is no kind %q", args[0]), Next: "hostler kind ls"}
 		}
-		return show.Print(ui, one, kindNoun(), []kindInfo{describe(protocol.Kind(args[0]))})
+		return show.Item(cmd.Context(), ui, one, kindNoun(), func(context.Context) (kindInfo, error) { return describe(protocol.Kind(args[0])), nil })
 	}
 	return []*cobra.Command{term.Group("kind", "Kinds of actions: what can be asked of hosts", ls), explain}
 }
@@ -105,7 +105,7 @@ func describe(kind protocol.Kind) kindInfo {
 		Kind: string(i.Kind), Doc: i.Doc, Target: string(i.Target), Lane: string(i.Lane), Attempts: i.Attempts,
 		RunTimeout: limit(i.RunTimeout), StartTTL: limit(i.StartTTL), Needs: string(i.Needs), Example: i.ExampleArgs(), Arguments: argumentsOf(i.ArgsSchema()),
 	}
-	for promise, is := range map[string]bool{"root equivalent": i.RootEquivalent, "cancellable": i.Cancellable, "tells its progress": i.Progress, "goes past what waits": i.Preempts()} {
+	for promise, is := range map[string]bool{"root equivalent": i.RootEquivalent, "cancellable": i.Cancellable, "goes past what waits": i.Preempts()} {
 		if is {
 			k.Promises = append(k.Promises, promise)
 		}

@@ -31,7 +31,7 @@ func Commands(d *dispatch.Dispatcher) []*cobra.Command {
 }
 
 func auditNoun() show.Noun[api.AuditRecord] {
-	return show.NounOf[api.AuditRecord]("n", "n at actor from+ verb host object digest+ detail", nil)
+	return show.NounOf[api.AuditRecord]("n", "n at actor from+ verb host object digest+ detail~", nil)
 }
 
 func (a *commands) auditCommand() *cobra.Command {
@@ -154,6 +154,9 @@ With --host it is the host's own log, which the host signs when it is asked.`,
 		if host != "" {
 			what += " of " + host
 			export = func(ctx context.Context, w io.Writer) error { return a.exportHost(ctx, r, host, what, w) }
+		}
+		if !a.OutTTY || len(args) > 0 && args[0] != "-" {
+			defer a.Tick(what, "").End()
 		}
 		if len(args) == 0 || args[0] == "-" {
 			return term.Cannot(what, export(cmd.Context(), a.Out))

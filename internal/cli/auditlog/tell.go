@@ -90,6 +90,9 @@ func tellPresence(p protocol.Presence) string {
 
 func tellHeartbeat(h protocol.Heartbeat) string {
 	line := fmt.Sprintf("heartbeat %d, page %d of %d: %d container(s), %d alert(s)", h.AsOf, h.Part, h.Parts, len(h.Containers), len(h.Alerts))
+	if h.Base != 0 {
+		line += fmt.Sprintf(", changes since heartbeat %d", h.Base)
+	}
 	if h.Host != nil {
 		line += fmt.Sprintf(", agent %s, load %.2f", h.Host.Version, float64(h.Host.Load1000)/1000)
 	}

@@ -90,19 +90,18 @@ func (a *commands) auditVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify [FILE]", Short: "Prove that the audit log is whole, or name what is wrong with it", Args: term.AtMost(1),
 		Long: `Verifies the coordinator's audit log, or an exported one from a file or (-) from
-standard input, with nothing but the fleet's rings: that no record was removed,
-changed or moved, and that each checkpoint was signed by a key that may. For the
-log of a host it needs the signed list of hosts too, which it gets from the
-coordinator unless --roster names a file.
+standard input, with nothing but the fleet's rings. No record may be missing, changed
+or moved, and an authorised key must have signed each checkpoint. The log of a host
+also needs the signed list of hosts: it comes from the coordinator, or from the file
+of --roster.
 
-That its end was not cut off, or all of it rolled back, only a checkpoint from
-elsewhere tells: this machine keeps the newest one that it has verified, hosts
-bring theirs to every hello, and more can be given with --checkpoint, as files
-that hold them in any form: exports, receipts or hellos that were captured. Of a
-coordinator that was recovered from a backup its hosts tell how far its log went;
-an exported one does not show that.
+Only a checkpoint from elsewhere can show that the end of the log was cut off, or that
+the whole log was rolled back. This machine keeps the newest checkpoint that it has
+verified, and hosts send theirs with every hello. --checkpoint adds more, from
+exports, receipts or captured hellos. After a recovery of the coordinator from a
+backup, its hosts tell how far the log went; an exported log does not show that.
 
-It exits with 1 if something is wrong.`,
+The exit code is 1 if something is wrong.`,
 		Example: `  hostler audit verify
   hostler audit verify audit.jsonl --fleet lab
   hostler audit export --host edge-07 | hostler audit verify -
@@ -133,7 +132,9 @@ It exits with 1 if something is wrong.`,
 		if err != nil {
 			return term.Cannot("read the known checkpoints", err)
 		}
+		tick := a.Tick("verifying the audit log", "")
 		result, err := audit.Verify(io.MultiReader(bytes.NewReader(first), lines), audit.Config{Fleet: keys.Chain().Ring().Fleet, Keys: keys.Past(), Known: witnesses})
+		tick.End()
 		if err != nil {
 			return term.Cannot("verify the audit log", err)
 		}

@@ -54,7 +54,7 @@ type watched struct {
 }
 
 func watchedNoun() show.Noun[watched] {
-	return show.NounOf[watched]("topic", "at topic signature signer+ text", show.Cells[watched]{
+	return show.NounOf[watched]("topic", "at topic signature signer+ text~", show.Cells[watched]{
 		"topic": func(w watched) any { return w.short },
 		"signature": func(w watched) any {
 			if w.Signature == signatureBad {
@@ -281,15 +281,15 @@ func (w *watcher) client(cfg mqtt.Config) (*mqtt.Client, *dialled, error) {
 }
 
 // session prepares each connection.
-func (w *watcher) session(d *dialled) func(uint64) (mqtt.Session, error) {
-	return func(n uint64) (mqtt.Session, error) {
+func (w *watcher) session(d *dialled) func(uint64) (mqtt.Opening, error) {
+	return func(n uint64) (mqtt.Opening, error) {
 		switch {
 		case n > 1 && !d.up.Load():
-			return mqtt.Session{}, errNoBroker
+			return mqtt.Opening{}, errNoBroker
 		case n > 1:
 			w.a.Say("hostler: the connection to the broker was lost, trying again; what comes meanwhile is not shown")
 		}
-		return mqtt.Session{
+		return mqtt.Opening{
 			Filters: w.filters,
 			Up:      func(func(string, []byte, bool) error) { d.up.Store(true) },
 			Handle: func(topic string, payload []byte) {

@@ -2,12 +2,8 @@
 package backups
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +25,7 @@ func Command(d *dispatch.Dispatcher) *cobra.Command {
 }
 
 func noun() show.Noun[api.Backup] {
-	return show.NounOf("name", "name container runtime made size problem entries+", show.Cells[api.Backup]{
+	return show.NounOf("name", "name container runtime made size problem~ entries+", show.Cells[api.Backup]{
 		"size": func(b api.Backup) any { return term.Size(b.Bytes) },
 	})
 }
@@ -52,8 +48,8 @@ func parse(cmd *cobra.Command, args []string, local bool, want int) (host protoc
 }
 
 // named are the arguments about a backup.
-func named(name string) *protocol.BackupArgs {
-	return &protocol.BackupArgs{BackupName: data.BackupName{Backup: name}, OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
+func named(c *dispatch.Change, name string) *protocol.BackupArgs {
+	return &protocol.BackupArgs{BackupName: data.BackupName{Backup: name}, OutputOption: c.AnswerMode()}
 }
 
 func (a *commands) listCommand() *cobra.Command {
@@ -71,7 +67,7 @@ are read by verify.`,
 			return err
 		}
 		return show.Items(cmd.Context(), a.UI, v, noun(), func(ctx context.Context) ([]api.Backup, error) {
-			return a.ask(ctx, r, host, "list the backups", protocol.Spec{Kind: protocol.KindBackupList, Args: &protocol.ExportArgs{}})
+			return dispatch.Listed[api.Backup](ctx, a.Dispatcher, r, host, "list the backups", protocol.Spec{Kind: protocol.KindBackupList, Args: &protocol.ExportArgs{}})
 		})
 	})
 	return cmd
@@ -91,6 +87,7 @@ A container may run meanwhile; what it writes at that time may be there in part.
 it first, or freeze it, if that matters. Devices, mounts and volumes are left out.`,
 		Example: "  hostler backup create edge-01/web\n  hostler backup create edge-01/web before-move", ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}
+	c := dispatch.ChangeFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		what := "back up " + args[0]
 		r, ref, id, err := a.FindContainer(cmd.Context(), args[0])
@@ -101,7 +98,7 @@ it first, or freeze it, if that matters. Devices, mounts and volumes are left ou
 		if len(args) == 2 {
 			name = args[1]
 		}
-		return a.change(cmd, r, ref.Host, what, name, protocol.Spec{Kind: protocol.KindBackup, Target: id, Name: protocol.ContainerName(ref.Name), Args: named(name)})
+		return a.change(cmd, c, r, ref.Host, what, name, protocol.Spec{Kind: protocol.KindBackup, Target: id, Name: protocol.ContainerName(ref.Name), Args: named(c, name)})
 	}
 	return cmd
 }
@@ -125,6 +122,7 @@ func (a *commands) removeCommand() *cobra.Command {
 // about is a command about a backup. Confirm is what is asked before; empty is nothing.
 func (a *commands) about(cmd *cobra.Command, kind protocol.Kind, verb, confirm string) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = term.AtMost(2), a.Completing(conn.HostNames)
+	c := dispatch.ChangeFlags(cmd)
 	var yes bool
 	if confirm != "" {
 		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -135,11 +133,11 @@ func (a *commands) about(cmd *cobra.Command, kind protocol.Kind, verb, confirm s
 			return err
 		}
 		if confirm != "" {
-			if err := a.Confirm(yes, confirm+rest[0]+"?"); err != nil {
+			if err := a.Confirm(yes || c.DryRun, confirm+rest[0]+"?"); err != nil {
 				return err
 			}
 		}
-		return a.change(cmd, r, host, verb+" backup "+rest[0], rest[0], protocol.Spec{Kind: kind, Args: named(rest[0])})
+		return a.change(cmd, c, r, host, verb+" backup "+rest[0], rest[0], protocol.Spec{Kind: kind, Args: named(c, rest[0])})
 	})
 	return cmd
 }
@@ -188,57 +186,16 @@ Backups of containers of LXC can be restored.`,
 }
 
 // change asks for something about a backup, and prints its name.
-func (a *commands) change(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, what, name string, s protocol.Spec) error {
+func (a *commands) change(cmd *cobra.Command, c *dispatch.Change, r *conn.Remote, host protocol.HostID, what, name string, s protocol.Spec) error {
 	if err := (&data.BackupName{Backup: name}).Check(); err != nil || name == "" {
 		return term.Usage("hostler backup ls", "%q is no name of a backup: want letters, digits and, not at the beginning, any of ._-", name)
 	}
-	all, err := a.ask(cmd.Context(), r, host, what, s)
+	all, err := dispatch.AskChange[api.Backup](cmd.Context(), a.Dispatcher, c, r, host, what, s)
+	if word := c.View.Format.Word; err == nil && all != nil && word != "table" && word != "wide" {
+		return show.Print(a.UI, c.View, noun(), all)
+	}
 	for _, b := range all {
 		fmt.Fprintln(a.Out, term.Printable(b.Name))
 	}
 	return err
-}
-
-// maxAnswer bounds what a host may answer, in bytes: tens of thousands of backups.
-const maxAnswer = 16 << 20
-
-// limited is a buffer with an end.
-type limited struct{ bytes.Buffer }
-
-func (l *limited) Write(b []byte) (int, error) {
-	if l.Len()+len(b) > maxAnswer {
-		return 0, fmt.Errorf("the answer is larger than %s", term.Size(maxAnswer))
-	}
-	return l.Buffer.Write(b)
-}
-
-// ask asks a host, and reads what it prints.
-func (a *commands) ask(ctx context.Context, r *conn.Remote, host protocol.HostID, what string, s protocol.Spec) (all []api.Backup, err error) {
-	spec, err := dispatch.EncodeSpec(s)
-	if err != nil {
-		return nil, err
-	}
-	act, err := a.Submit(ctx, r, host, spec)
-	if err != nil {
-		return nil, term.Cannot(what, err)
-	}
-	out := new(limited)
-	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: string(host), Stdout: out, Stderr: a.Err, Hold: true, Whole: true}).Wait(ctx, act)
-	if err != nil {
-		a.Leave(act.ID)
-		return nil, err
-	}
-	if err := dispatch.Ended(what, final); err != nil {
-		return nil, err
-	}
-	for d := json.NewDecoder(&out.Buffer); ; {
-		var b api.Backup
-		switch err := d.Decode(&b); {
-		case err == io.EOF:
-			return all, nil
-		case err != nil:
-			return nil, term.Cannot(what, errors.New("the answer of the host is not what this version can read"))
-		}
-		all = append(all, b)
-	}
 }

@@ -61,7 +61,7 @@ func (a *Batcher) batchFollowCommand() *cobra.Command {
 func (a *Batcher) openBatch(ctx context.Context, text string) (*conn.Remote, protocol.BatchID, []api.Action, error) {
 	id, err := protocol.ParseBatchID(text)
 	if err != nil {
-		return nil, id, nil, term.Usage("hostler action ls -o wide", "%q is not the id of a batch: %s", text, err)
+		return nil, id, nil, term.Usage("hostler action ls -o wide", "%q is not the id of a batch: want a whole id, as in 01928fd1-6d4a-7c3e-9b1f-0a2b3c4d5e6f", text)
 	}
 	r, err := a.Coordinator()
 	if err != nil {

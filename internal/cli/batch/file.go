@@ -105,7 +105,7 @@ func (a *Batcher) doFile(ctx context.Context, o *batchOptions) error {
 	id := a.newBatchID()
 	if o.resume != "" {
 		if id, err = protocol.ParseBatchID(o.resume); err != nil {
-			return term.Usage("hostler action ls -o wide", "%q is not the id of a batch: %s", o.resume, err)
+			return term.Usage("hostler action ls -o wide", "%q is not the id of a batch: want a whole id, as in 01928fd1-6d4a-7c3e-9b1f-0a2b3c4d5e6f", o.resume)
 		}
 	}
 	b, err := a.planFile(ctx, r, o, id, all)
@@ -164,7 +164,7 @@ func (b *fileRun) close() {
 // planFile checks everything that can be known before the first operation
 // begins, and makes all specs.
 func (a *Batcher) planFile(ctx context.Context, r *conn.Remote, o *batchOptions, id protocol.BatchID, all []batchfile.Operation) (*fileRun, error) {
-	known, err := a.knownPlaces(ctx, r)
+	known, err := a.knownTargets(ctx, r)
 	if err == nil && o.resume != "" {
 		err = known.goOn(ctx, r, id)
 	}
@@ -173,7 +173,7 @@ func (a *Batcher) planFile(ctx context.Context, r *conn.Remote, o *batchOptions,
 	}
 	dir := filepath.Dir(o.file) // of - it is the one that we are in
 	b := &fileRun{Batcher: a, o: o, ops: all}
-	var places []dispatch.Place
+	var places []dispatch.Target
 	var actions, wrong []string
 	for i, op := range all {
 		action, before := known.attempt(id, i)
@@ -195,7 +195,7 @@ func (a *Batcher) planFile(ctx context.Context, r *conn.Remote, o *batchOptions,
 	b.run = a.newBatchRun(r, m, id, places)
 	clear(b.run.by)
 	b.run.screen.live = false // each operation says how it goes
-	for i, p := range b.run.parts {
+	for i, p := range b.run.outcomes {
 		p.action = actions[i]
 		p.stdout.w, p.stderr.w = b.run.screen.err(), b.run.screen.err() // stdout is for the results
 		b.run.by[p.action] = p
@@ -203,9 +203,9 @@ func (a *Batcher) planFile(ctx context.Context, r *conn.Remote, o *batchOptions,
 	return b, nil
 }
 
-// knownPlaces are the hosts and containers that are there, and that operations
+// knownTargets are the hosts and containers that are there, and that operations
 // will make.
-type knownPlaces struct {
+type knownTargets struct {
 	hosts      map[string]bool
 	containers map[string]protocol.CTID
 	// asked has the actions that were asked for before, by their ids.
@@ -214,8 +214,8 @@ type knownPlaces struct {
 	arrivals transfer.Arrivals
 }
 
-func (a *Batcher) knownPlaces(ctx context.Context, r *conn.Remote) (*knownPlaces, error) {
-	k := &knownPlaces{hosts: make(map[string]bool), containers: make(map[string]protocol.CTID), arrivals: make(transfer.Arrivals)}
+func (a *Batcher) knownTargets(ctx context.Context, r *conn.Remote) (*knownTargets, error) {
+	k := &knownTargets{hosts: make(map[string]bool), containers: make(map[string]protocol.CTID), arrivals: make(transfer.Arrivals)}
 	hosts, err := r.Hosts(ctx)
 	if err != nil {
 		return nil, term.Cannot("list the hosts", err)
@@ -240,7 +240,7 @@ func (a *Batcher) knownPlaces(ctx context.Context, r *conn.Remote) (*knownPlaces
 
 // goOn finds what was asked for before of a batch: since then a container may have
 // been made or removed by it, which is no reason to refuse the file now.
-func (k *knownPlaces) goOn(ctx context.Context, r *conn.Remote, id protocol.BatchID) error {
+func (k *knownTargets) goOn(ctx context.Context, r *conn.Remote, id protocol.BatchID) error {
 	all, err := r.Actions(ctx, conn.ActionQuery{Batch: id.String()})
 	if err != nil {
 		return term.Cannot("list the actions of batch "+id.String(), err)
@@ -257,7 +257,7 @@ func (k *knownPlaces) goOn(ctx context.Context, r *conn.Remote, id protocol.Batc
 // attempt returns the id of the action that does an operation, and the action if it was
 // asked for before and is not repeated. One that failed or was cancelled is: the next
 // attempt is another action.
-func (k *knownPlaces) attempt(id protocol.BatchID, i int) (protocol.ActionID, api.Action) {
+func (k *knownTargets) attempt(id protocol.BatchID, i int) (protocol.ActionID, api.Action) {
 	part := fmt.Sprint(i)
 	for n := 2; ; n++ {
 		action := id.Action(part)
@@ -278,8 +278,8 @@ func wasOrIs(act api.Action) string {
 
 // plan makes the spec of one operation, and notes what it makes or removes for
 // those behind it. before is its action, if it was asked for. What is copied is in dir.
-func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id protocol.BatchID, i int, before api.Action, dir string) (dispatch.Place, *move, error) {
-	p := dispatch.Place{Label: cmp.Or(op.Name, string(op.Verb)+" "+op.Where)}
+func (k *knownTargets) plan(ctx context.Context, op batchfile.Operation, id protocol.BatchID, i int, before api.Action, dir string) (dispatch.Target, *move, error) {
+	p := dispatch.Target{Label: cmp.Or(op.Name, string(op.Verb)+" "+op.Where)}
 	host, name, _ := strings.Cut(op.Where, "/")
 	var err error
 	if p.Host, err = conn.ParseHost(host); err != nil {
@@ -343,7 +343,7 @@ func argsOf(op batchfile.Operation) protocol.Args {
 
 // container finds the container of an operation. The id of a new one follows from
 // the batch, so that going on with the batch is about the same one.
-func (k *knownPlaces) container(s *protocol.Spec, op batchfile.Operation, id protocol.BatchID, i int, before api.Action) error {
+func (k *knownTargets) container(s *protocol.Spec, op batchfile.Operation, id protocol.BatchID, i int, before api.Action) error {
 	if _, err := protocol.ParseContainerName(string(s.Name)); err != nil {
 		return err
 	}
@@ -381,7 +381,7 @@ func (k *knownPlaces) container(s *protocol.Spec, op batchfile.Operation, id pro
 func (b *fileRun) dryRun(ctx context.Context) error {
 	v := *b.o.view
 	v.One = false
-	return b.Batcher.DryRun(ctx, b.run.remote, &v, conn.Each(b.run.parts, func(p *part) dispatch.Place { return p.Place })...)
+	return b.Batcher.DryRun(ctx, b.run.remote, &v, conn.Each(b.run.outcomes, func(p *outcome) dispatch.Target { return p.Target })...)
 }
 
 // do begins the operations in their order, as many at a time as may be, and waits
@@ -394,8 +394,8 @@ func (b *fileRun) do(ctx context.Context) error {
 	var mu sync.Mutex
 	failed := false
 	var broken error
-	ended := make([]chan struct{}, len(b.run.parts))
-	for i, p := range b.run.parts {
+	ended := make([]chan struct{}, len(b.run.outcomes))
+	for i, p := range b.run.outcomes {
 		ended[i] = make(chan struct{})
 		turns <- struct{}{}
 		b.letPass(ctx, i, ended)
@@ -462,11 +462,11 @@ func (b *fileRun) letPass(ctx context.Context, i int, ended []chan struct{}) {
 // begin asks for an operation, once. What is pushed was sent before, but the
 // coordinator keeps what nobody names for a day only.
 func (b *fileRun) begin(ctx context.Context, i int) error {
-	p := b.run.parts[i]
+	p := b.run.outcomes[i]
 	if err := b.moves[i].send(ctx, b, i); err != nil {
 		return err
 	}
-	if err := b.run.askEach(ctx, []*part{p}); err != nil {
+	if err := b.run.askEach(ctx, []*outcome{p}); err != nil {
 		return err
 	}
 	if p.refused == nil {
@@ -478,7 +478,7 @@ func (b *fileRun) begin(ctx context.Context, i int) error {
 // await waits for the end of an operation, with its output, for as long as the
 // file says.
 func (b *fileRun) await(ctx context.Context, i int) (api.Action, error) {
-	p := b.run.parts[i]
+	p := b.run.outcomes[i]
 	if w := b.ops[i].Wait; w > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, w, errWaited)
@@ -529,15 +529,15 @@ func (b *fileRun) end(ctx context.Context, broken error) error {
 	}
 	b.run.sayRefused()
 	unkept := false
-	for _, p := range b.run.parts {
+	for _, p := range b.run.outcomes {
 		if p.unkept != nil {
 			unkept = true
 			b.Batcher.Say("hostler: %s: %s", p.Label, term.Printable(p.unkept.Error()))
 		}
 	}
-	failed := slices.ContainsFunc(b.run.parts, func(p *part) bool { return p.word() != "done" })
+	failed := slices.ContainsFunc(b.run.outcomes, func(p *outcome) bool { return p.word() != "done" })
 	if unkept || failed {
-		b.Batcher.Say("hostler: %d operations: %s", len(b.run.parts), countsText(b.run.counts()))
+		b.Batcher.Say("hostler: %d operations: %s", len(b.run.outcomes), countsText(b.run.counts()))
 		b.Batcher.Say("To continue it: hostler batch -f %s --resume %s", b.o.file, b.run.id)
 	}
 	switch {

@@ -37,9 +37,9 @@ type many struct {
 	Verb         string // what completes "cannot …"
 }
 
-// part is what became of one target.
-type part struct {
-	dispatch.Place
+// outcome is what became of one target.
+type outcome struct {
+	dispatch.Target
 	action         string
 	act            api.Action
 	refused        *api.Refusal
@@ -55,14 +55,14 @@ type part struct {
 // batchRun does one thing in many places. It belongs to the goroutine that
 // follows.
 type batchRun struct {
-	Batcher *Batcher
-	remote  *conn.Remote
-	m       *many
-	id      protocol.BatchID
-	same    bool // all are hosts, with the same spec
-	parts   []*part
-	by      map[string]*part // by action
-	screen  *screen
+	Batcher  *Batcher
+	remote   *conn.Remote
+	m        *many
+	id       protocol.BatchID
+	same     bool // all are hosts, with the same spec
+	outcomes []*outcome
+	by       map[string]*outcome // by action
+	screen   *screen
 	// leave ends the waiting when only hosts are left that have gone away. It runs
 	// while leaving is true.
 	leave   *time.Timer
@@ -78,7 +78,7 @@ var (
 )
 
 // DoMany does something in many places and tells how it went.
-func (a *Batcher) DoMany(ctx context.Context, r *conn.Remote, m *many, targets []dispatch.Place) error {
+func (a *Batcher) DoMany(ctx context.Context, r *conn.Remote, m *many, targets []dispatch.Target) error {
 	b := a.newBatchRun(r, m, a.newBatchID(), targets)
 	if m.NoWait {
 		return b.leaveAll(ctx)
@@ -88,18 +88,18 @@ func (a *Batcher) DoMany(ctx context.Context, r *conn.Remote, m *many, targets [
 
 // followMany follows what was asked for before.
 func (a *Batcher) followMany(ctx context.Context, r *conn.Remote, m *many, id protocol.BatchID, all []api.Action) error {
-	var places []dispatch.Place
+	var places []dispatch.Target
 	for _, act := range all {
 		label := act.Host
 		if act.Name != "" {
 			label += "/" + act.Name
 		}
-		places = append(places, dispatch.Place{Label: label, Host: protocol.HostID(act.Host)})
+		places = append(places, dispatch.Target{Label: label, Host: protocol.HostID(act.Host)})
 	}
 	b := a.newBatchRun(r, m, id, places)
 	clear(b.by)
 	for i, act := range all {
-		p := b.parts[i]
+		p := b.outcomes[i]
 		p.action, p.asked, p.askedAt = act.ID, true, a.Now()
 		b.by[act.ID] = p
 		b.note(act)
@@ -113,8 +113,8 @@ func (a *Batcher) newBatchID() protocol.BatchID {
 	return protocol.NewBatchID(a.Now().UnixMilli(), random)
 }
 
-func (a *Batcher) newBatchRun(r *conn.Remote, m *many, id protocol.BatchID, targets []dispatch.Place) *batchRun {
-	b := &batchRun{Batcher: a, remote: r, m: m, id: id, by: map[string]*part{}, same: true}
+func (a *Batcher) newBatchRun(r *conn.Remote, m *many, id protocol.BatchID, targets []dispatch.Target) *batchRun {
+	b := &batchRun{Batcher: a, remote: r, m: m, id: id, by: map[string]*outcome{}, same: true}
 	width := 0
 	for _, t := range targets {
 		width = max(width, len(t.Label))
@@ -122,14 +122,14 @@ func (a *Batcher) newBatchRun(r *conn.Remote, m *many, id protocol.BatchID, targ
 	}
 	b.screen = newScreen(a)
 	for _, t := range targets {
-		p := &part{Place: t}
+		p := &outcome{Target: t}
 		p.action = b.id.Action(t.Label).String()
 		prefix := fmt.Sprintf("%-*s | ", width, t.Label)
 		if m.Own {
 			prefix = ""
 		}
 		p.stdout, p.stderr = &lines{prefix: prefix, w: b.screen.out()}, &lines{prefix: prefix, w: b.screen.err()}
-		b.parts, b.by[p.action] = append(b.parts, p), p
+		b.outcomes, b.by[p.action] = append(b.outcomes, p), p
 	}
 	return b
 }
@@ -137,7 +137,7 @@ func (a *Batcher) newBatchRun(r *conn.Remote, m *many, id protocol.BatchID, targ
 // finish follows to the end and tells how it went.
 func (b *batchRun) finish(ctx context.Context) error {
 	err := b.follow(ctx)
-	for _, p := range b.parts {
+	for _, p := range b.outcomes {
 		p.stdout.flush()
 		p.stderr.flush()
 	}
@@ -147,14 +147,14 @@ func (b *batchRun) finish(ctx context.Context) error {
 
 // leaveAll asks, and prints what was asked for.
 func (b *batchRun) leaveAll(ctx context.Context) error {
-	if err := b.ask(ctx, b.parts); err != nil {
+	if err := b.ask(ctx, b.outcomes); err != nil {
 		return err
 	}
 	b.sayRefused()
 	if word := b.m.View.Format.Word; word != "table" {
 		return b.print()
 	}
-	for _, p := range b.parts {
+	for _, p := range b.outcomes {
 		if p.refused == nil {
 			fmt.Fprintf(b.Batcher.Out, "%s %s\n", p.Label, p.action)
 		}
@@ -242,14 +242,14 @@ func (b *batchRun) enough(quiet *time.Timer) error {
 		return nil
 	}
 	quiet.Reset(b.Batcher.Tail)
-	if left && !slices.ContainsFunc(b.parts, func(p *part) bool { return !p.drained() }) {
+	if left && !slices.ContainsFunc(b.outcomes, func(p *outcome) bool { return !p.drained() }) {
 		return errLeftAway
 	}
 	return nil
 }
 
 // drained reports whether everything is here that an ended command has written.
-func (p *part) drained() bool {
+func (p *outcome) drained() bool {
 	for _, o := range p.act.Output {
 		l := p.stdout
 		if o.FD == string(protocol.Stderr) {
@@ -264,16 +264,16 @@ func (p *part) drained() bool {
 
 // over reports whether nothing is left to be told of.
 func (b *batchRun) over() bool {
-	return b.allFinal() && (!b.m.Output || !slices.ContainsFunc(b.parts, func(p *part) bool { return p.refused == nil }))
+	return b.allFinal() && (!b.m.Output || !slices.ContainsFunc(b.outcomes, func(p *outcome) bool { return p.refused == nil }))
 }
 
 func (b *batchRun) allFinal() bool {
-	return !slices.ContainsFunc(b.parts, func(p *part) bool { return p.refused == nil && !p.final })
+	return !slices.ContainsFunc(b.outcomes, func(p *outcome) bool { return p.refused == nil && !p.final })
 }
 
 // onlyAway reports whether everything has ended but what waits for its host.
 func (b *batchRun) onlyAway() bool {
-	return !slices.ContainsFunc(b.parts, func(p *part) bool {
+	return !slices.ContainsFunc(b.outcomes, func(p *outcome) bool {
 		return p.refused == nil && !p.final && !(p.asked && p.isAway()) && !(p.gone && p.isSilent())
 	})
 }
@@ -282,7 +282,7 @@ func (b *batchRun) onlyAway() bool {
 // whose host was there has a while to come back.
 func (b *batchRun) leftAway() bool {
 	away := b.m.leaveOffline && b.onlyAway() && !b.allFinal()
-	gone := away && slices.ContainsFunc(b.parts, func(p *part) bool { return p.here && !p.final && p.refused == nil && !(p.gone && p.isSilent()) })
+	gone := away && slices.ContainsFunc(b.outcomes, func(p *outcome) bool { return p.here && !p.final && p.refused == nil && !(p.gone && p.isSilent()) })
 	switch {
 	case !gone:
 		b.leave.Stop()
@@ -294,22 +294,22 @@ func (b *batchRun) leftAway() bool {
 }
 
 // isAway reports whether a part waits for a host that is not there.
-func (p *part) isAway() bool { return p.act.Waits != nil && p.act.Waits.For == "host" }
+func (p *outcome) isAway() bool { return p.act.Waits != nil && p.act.Waits.For == "host" }
 
 // askNext asks for as much as may be under way at a time. A host that is away
 // takes nobody's place.
 func (b *batchRun) askNext(ctx context.Context) error {
-	free := len(b.parts)
+	free := len(b.outcomes)
 	if b.m.parallel > 0 {
 		free = b.m.parallel
-		for _, p := range b.parts {
+		for _, p := range b.outcomes {
 			if p.asked && !p.final && p.refused == nil && !p.isAway() {
 				free--
 			}
 		}
 	}
-	var next []*part
-	for _, p := range b.parts {
+	var next []*outcome
+	for _, p := range b.outcomes {
 		if !p.asked && len(next) < free {
 			next = append(next, p)
 		}
@@ -318,7 +318,7 @@ func (b *batchRun) askNext(ctx context.Context) error {
 }
 
 // ask asks for some of the parts: in one request where that is possible.
-func (b *batchRun) ask(ctx context.Context, next []*part) error {
+func (b *batchRun) ask(ctx context.Context, next []*outcome) error {
 	if !b.same {
 		return b.askEach(ctx, next)
 	}
@@ -349,7 +349,7 @@ func (b *batchRun) ask(ctx context.Context, next []*part) error {
 }
 
 // askEach asks for parts that differ.
-func (b *batchRun) askEach(ctx context.Context, next []*part) error {
+func (b *batchRun) askEach(ctx context.Context, next []*outcome) error {
 	for _, p := range next {
 		ask := api.NewAction{ID: p.action, Host: string(p.Host), Spec: p.Spec, Batch: b.id.String()}
 		var act api.Action
@@ -393,7 +393,7 @@ func (b *batchRun) note(act api.Action) {
 }
 
 // sayAway tells of a part whose host is away, unless that is on the screen anyway.
-func (b *batchRun) sayAway(p *part) {
+func (b *batchRun) sayAway(p *outcome) {
 	was := p.away
 	p.away = !p.final && p.isAway()
 	p.here = p.here || !p.away

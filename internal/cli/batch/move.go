@@ -68,7 +68,7 @@ func (m *move) send(ctx context.Context, b *fileRun, i int) error {
 	if m == nil {
 		return nil
 	}
-	if p := b.run.parts[i]; dispatch.Refused(ctx, b.run.remote, m.payload, p.Host, p.Spec) != nil {
+	if p := b.run.outcomes[i]; dispatch.Refused(ctx, b.run.remote, m.payload, p.Host, p.Spec) != nil {
 		return nil // that is told when it is asked for
 	}
 	return m.payload.Send(ctx, b.Batcher.Dispatcher, b.run.remote, "push to "+m.there.String())
@@ -77,7 +77,7 @@ func (m *move) send(ctx context.Context, b *fileRun, i int) error {
 // collect takes what a pull brings. Whoever goes on with a batch takes it once more,
 // as it was then: nobody but this machine knows whether it was kept.
 func (m *move) collect(ctx context.Context, b *fileRun, i int) (api.Action, error) {
-	p := b.run.parts[i]
+	p := b.run.outcomes[i]
 	m.pull.Files, m.pull.Remote, m.pull.Words = b.Batcher.files, b.run.remote, b.writer(p.stderr)
 	m.pull.Key = fmt.Sprintf("\x00%s\x00%d", b.run.id, i)
 	act, n, err := m.pull.Collect(ctx, p.act)
@@ -90,7 +90,7 @@ func (m *move) collect(ctx context.Context, b *fileRun, i int) (api.Action, erro
 }
 
 // settle notes what came of a copy, and returns the error that ends more than it.
-func (m *move) settle(p *part, err error) error {
+func (m *move) settle(p *outcome, err error) error {
 	if m == nil {
 		return err
 	}

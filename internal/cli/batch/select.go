@@ -124,14 +124,14 @@ func (a *Batcher) FindContainers(ctx context.Context, s *Selection, where string
 }
 
 // OnContainers makes the places of containers, each with its own spec.
-func OnContainers(found []Found, spec func(Found) ([]byte, error)) ([]dispatch.Place, error) {
-	var places []dispatch.Place
+func OnContainers(found []Found, spec func(Found) ([]byte, error)) ([]dispatch.Target, error) {
+	var places []dispatch.Target
 	for _, f := range found {
 		b, err := spec(f)
 		if err != nil {
 			return nil, err
 		}
-		places = append(places, dispatch.Place{Label: f.String(), Host: f.Host, Spec: b})
+		places = append(places, dispatch.Target{Label: f.String(), Host: f.Host, Spec: b})
 	}
 	return places, nil
 }

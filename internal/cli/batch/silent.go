@@ -9,7 +9,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// A line that breaks without a word is noticed by the coordinator after 20 s. Until
+// A line that breaks without a word is noticed by the coordinator after 45 s. Until
 // then its host counts as there, and the user sees only that nothing happens. But a
 // host acknowledges what it is sent within a second, so who is silent for longer is
 // named, and with --no-wait-offline is soon not waited for.
@@ -19,7 +19,7 @@ var errLook = errors.New("it is time to look who is silent")
 
 // isSilent reports whether a part was sent to a host that should be there, and that has
 // not acknowledged it.
-func (p *part) isSilent() bool {
+func (p *outcome) isSilent() bool {
 	waits := p.act.Waits
 	return p.asked && !p.final && p.refused == nil && p.act.State == string(protocol.StatePendingSchedule) && (waits == nil || waits.For == "receipt")
 }
@@ -28,7 +28,7 @@ func (p *part) isSilent() bool {
 // to be left; ok is false if there is none.
 func (b *batchRun) nextLook() (in time.Duration, ok bool) {
 	now := b.Batcher.Now()
-	for _, p := range b.parts {
+	for _, p := range b.outcomes {
 		after := b.Batcher.Silent
 		switch {
 		case !p.isSilent() || p.gone || p.named && !b.m.leaveOffline:
@@ -56,7 +56,7 @@ func (b *batchRun) untilLook(ctx context.Context) (context.Context, func()) {
 
 // look names who is silent. It reports whether nobody is left to be waited for.
 func (b *batchRun) look() (left bool) {
-	for _, p := range b.parts {
+	for _, p := range b.outcomes {
 		silent := b.Batcher.Now().Sub(p.askedAt)
 		if !p.isSilent() || silent < b.Batcher.Silent {
 			continue

@@ -20,8 +20,8 @@ import (
 // status is what is going on, in a few lines.
 func (b *batchRun) status() []string {
 	counts := b.counts()
-	rows := []string{fmt.Sprintf("%d of %d done: %s", b.ended(), len(b.parts), countsText(counts))}
-	for _, p := range b.parts {
+	rows := []string{fmt.Sprintf("%d of %d done: %s", b.ended(), len(b.outcomes), countsText(counts))}
+	for _, p := range b.outcomes {
 		if p.final || p.refused != nil || !p.asked {
 			continue
 		}
@@ -39,7 +39,7 @@ func (b *batchRun) status() []string {
 }
 
 func (b *batchRun) ended() (n int) {
-	for _, p := range b.parts {
+	for _, p := range b.outcomes {
 		if p.final || p.refused != nil {
 			n++
 		}
@@ -50,14 +50,14 @@ func (b *batchRun) ended() (n int) {
 // counts says how many parts stand where, by a word.
 func (b *batchRun) counts() map[string]int {
 	counts := make(map[string]int)
-	for _, p := range b.parts {
+	for _, p := range b.outcomes {
 		counts[p.word()]++
 	}
 	return counts
 }
 
 // word is where a part stands.
-func (p *part) word() string {
+func (p *outcome) word() string {
 	switch {
 	case p.refused != nil:
 		return "refused"
@@ -83,7 +83,7 @@ func (p *part) word() string {
 
 // shown is the state of a part that has not ended; nobody has told of it yet when
 // it was just asked for.
-func (p *part) shown() string { return cmp.Or(p.act.Shown, p.act.State, "asked") }
+func (p *outcome) shown() string { return cmp.Or(p.act.Shown, p.act.State, "asked") }
 
 func countsText(counts map[string]int) string {
 	var all []string
@@ -94,7 +94,7 @@ func countsText(counts map[string]int) string {
 }
 
 func (b *batchRun) sayRefused() {
-	for _, p := range b.parts {
+	for _, p := range b.outcomes {
 		if p.refused != nil {
 			b.Batcher.Say("hostler: %s: cannot %s: %s", p.Label, b.m.Verb, term.Printable(p.refused.Detail))
 		}
@@ -116,7 +116,7 @@ func (b *batchRun) summary(ctx context.Context, err error) error {
 	}
 	b.sayRefused()
 	named := 0
-	for _, p := range b.parts {
+	for _, p := range b.outcomes {
 		if named == namedFailures {
 			b.Batcher.Say("hostler: … and others: hostler action ls --batch %s", b.id)
 			break
@@ -133,7 +133,7 @@ func (b *batchRun) summary(ctx context.Context, err error) error {
 		}
 		named++
 	}
-	for _, p := range b.parts {
+	for _, p := range b.outcomes {
 		if p.stdout.missing+p.stderr.missing > 0 {
 			b.Batcher.Say("hostler: %s: %d bytes of its output were left out", p.Label, p.stdout.missing+p.stderr.missing)
 		}
@@ -141,12 +141,12 @@ func (b *batchRun) summary(ctx context.Context, err error) error {
 	if errors.Is(err, errNoOutput) {
 		b.Batcher.Say("hostler: no more output has arrived for %v; later: hostler action logs ID --follow", b.Batcher.Tail)
 	}
-	if len(b.parts) > 1 || !b.allFinal() || !b.m.Output {
+	if len(b.outcomes) > 1 || !b.allFinal() || !b.m.Output {
 		places := "places"
-		if len(b.parts) == 1 {
+		if len(b.outcomes) == 1 {
 			places = "place"
 		}
-		b.Batcher.Say("hostler: %d %s: %s", len(b.parts), places, countsText(b.counts()))
+		b.Batcher.Say("hostler: %d %s: %s", len(b.outcomes), places, countsText(b.counts()))
 	}
 	if !b.allFinal() {
 		b.sayLeft()
@@ -159,10 +159,10 @@ func (b *batchRun) summary(ctx context.Context, err error) error {
 
 // sayLeft tells how to go on with what has not ended.
 func (b *batchRun) sayLeft() {
-	if !slices.ContainsFunc(b.parts, func(p *part) bool { return p.asked && p.refused == nil && !p.final }) {
+	if !slices.ContainsFunc(b.outcomes, func(p *outcome) bool { return p.asked && p.refused == nil && !p.final }) {
 		return
 	}
-	for _, p := range b.parts {
+	for _, p := range b.outcomes {
 		if p.named && p.isSilent() {
 			b.Batcher.Say("hostler: %s: has not acknowledged its order; it runs there when the host is back", term.Printable(p.Label))
 		}
@@ -176,12 +176,12 @@ func (b *batchRun) sayLeft() {
 // code is 0 if all went well, 1 if anything failed, 5 if the time to wait was over
 // before, and 6 if hosts that are away were left.
 func (b *batchRun) code(err error) error {
-	failed := slices.ContainsFunc(b.parts, func(p *part) bool {
+	failed := slices.ContainsFunc(b.outcomes, func(p *outcome) bool {
 		return p.refused != nil || p.final && p.act.State != string(protocol.StateDone)
 	})
 	switch {
 	case failed && b.m.Own && b.m.Output:
-		if e := b.parts[0].act.Exit; e != nil && e.Code != 0 {
+		if e := b.outcomes[0].act.Exit; e != nil && e.Code != 0 {
 			return term.Exit(e.Code)
 		}
 		return term.Exit(term.ExitHostler)
@@ -213,7 +213,7 @@ type result struct {
 }
 
 func resultNoun() show.Noun[result] {
-	return show.NounOf("action", "target state reason exit bytes action detail", show.Cells[result]{
+	return show.NounOf("action", "target state reason exit bytes action detail~", show.Cells[result]{
 		"exit":  func(r result) any { return dispatch.ExitWord(r.Exit) },
 		"bytes": func(r result) any { return bytesWord(r.Bytes) },
 	})
@@ -227,8 +227,8 @@ func bytesWord(n *int64) string {
 }
 
 func (b *batchRun) print() error {
-	results := make([]result, 0, len(b.parts))
-	for _, p := range b.parts {
+	results := make([]result, 0, len(b.outcomes))
+	for _, p := range b.outcomes {
 		r := result{Target: p.Label, Host: string(p.Host), Batch: b.id.String()}
 		switch {
 		case p.refused != nil:

@@ -12,13 +12,13 @@ import (
 // Wave does something in some of many places, and waits for the end of all. A host that
 // goes away meanwhile has patience to come back; then it is left, and told as an error.
 // verb is what completes "cannot …".
-func (a *Batcher) Wave(ctx context.Context, r *conn.Remote, v *show.View, verb string, patience time.Duration, targets []dispatch.Place) error {
+func (a *Batcher) Wave(ctx context.Context, r *conn.Remote, v *show.View, verb string, patience time.Duration, targets []dispatch.Target) error {
 	d := *a.Dispatcher
 	d.Away = patience
 	return New(&d, a.files).DoMany(ctx, r, &many{View: v, Verb: verb, leaveOffline: true}, targets)
 }
 
 // Request asks for something in many places, and waits for none.
-func (a *Batcher) Request(ctx context.Context, r *conn.Remote, v *show.View, verb string, targets []dispatch.Place) error {
+func (a *Batcher) Request(ctx context.Context, r *conn.Remote, v *show.View, verb string, targets []dispatch.Target) error {
 	return a.DoMany(ctx, r, &many{View: v, Verb: verb, NoWait: true}, targets)
 }

@@ -175,9 +175,14 @@ func ReadToken(path string) (string, error) {
 	if err != nil {
 		return "", term.Cannot("read the token", err)
 	}
-	token := strings.TrimSpace(string(b))
+	return CheckToken(string(b), path)
+}
+
+// CheckToken returns the token that a text from somewhere is.
+func CheckToken(text, from string) (string, error) {
+	token := strings.TrimSpace(text)
 	if token == "" || strings.ContainsAny(token, " \t\r\n") {
-		return "", term.Usage("", "%s does not hold a token: a token is one word", path)
+		return "", term.Usage("", "%s does not hold a token: a token is one word", from)
 	}
 	return token, nil
 }

@@ -70,7 +70,7 @@ func (a *Env) FleetFiles(name string) (FleetFiles, error) {
 	}
 	n, err := protocol.ParseFleetName(name)
 	if err != nil {
-		return FleetFiles{}, term.Usage("", "%q is not a valid fleet name: %s", name, err)
+		return FleetFiles{}, term.Usage("", "%q is not a valid fleet name: use 1 to 63 of a-z, 0-9 and inner hyphens", name)
 	}
 	return FleetFiles{Name: n, Dir: filepath.Join(home, "fleets", name)}, nil
 }

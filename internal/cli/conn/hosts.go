@@ -42,17 +42,17 @@ func (r *Remote) Member(ctx context.Context, id protocol.HostID) (HostView, erro
 
 // Hosts returns all hosts.
 func (r *Remote) Hosts(ctx context.Context) ([]api.Host, error) {
-	return pages(ctx, r, "/v1/hosts", nil, func(h api.Host) string { return h.ID })
+	return pages[api.Host](ctx, r, "/v1/hosts", nil)
 }
 
 // Leases returns the unique containers.
 func (r *Remote) Leases(ctx context.Context) ([]api.Lease, error) {
-	return pages(ctx, r, "/v1/leases", nil, func(l api.Lease) string { return l.CTID })
+	return pages[api.Lease](ctx, r, "/v1/leases", nil)
 }
 
 // Alerts returns the alerts that are raised on hosts, as which chooses them.
 func (r *Remote) Alerts(ctx context.Context, which url.Values) ([]api.RaisedAlert, error) {
-	return pages(ctx, r, "/v1/alerts", which, func(a api.RaisedAlert) string { return a.Host })
+	return pages[api.RaisedAlert](ctx, r, "/v1/alerts", which)
 }
 
 // Enrolments returns the enrolments, the newest last.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"testing"
 
 	"github.com/hostler-io/hostler/api"
@@ -15,15 +14,18 @@ import (
 // TestPages: lists by host are read to their end, whatever the server says about
 // how many there are at a time.
 func TestPages(t *testing.T) {
-	const all = 2*pageSize + 3
+	const all, limit = 2003, 1000
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 		var page []map[string]string
 		for i := range all {
 			id := fmt.Sprintf("edge-%05d", i)
-			if id > r.URL.Query().Get("after") && len(page) < limit {
+			if id > r.URL.Query().Get("cursor") && len(page) < limit {
+				w.Header().Set(api.NextCursor, id)
 				page = append(page, map[string]string{"id": id, "host": id})
 			}
+		}
+		if len(page) < limit {
+			w.Header().Del(api.NextCursor)
 		}
 		if err := json.NewEncoder(w).Encode(page); err != nil {
 			t.Error(err)

@@ -129,37 +129,31 @@ func (a *Env) authority(t Target) ([]byte, error) {
 
 // Containers returns those of one host, or of all.
 func (r *Remote) Containers(ctx context.Context, host protocol.HostID) ([]api.Container, error) {
-	if host == "" && !r.Local {
-		return pages(ctx, r, "/v1/containers", nil, func(c api.Container) string { return c.Host })
-	}
 	path := "/v1/containers"
 	if host != "" {
 		path = "/v1/hosts/" + url.PathEscape(string(host)) + "/containers"
 	}
-	var all []api.Container
-	err := r.Get(ctx, path, nil, &all)
-	return all, err
+	return pages[api.Container](ctx, r, path, nil)
 }
 
-// pageSize is how many elements of a list are asked for at once.
+// pageSize is how many actions are asked for at once.
 const pageSize = 1000
 
-// pages returns all of a list by host; host tells of which one an element is. A
-// page that is not full is the last.
-func pages[T any](ctx context.Context, r *Remote, path string, which url.Values, host func(T) string) ([]T, error) {
-	q := url.Values{"limit": {strconv.Itoa(pageSize)}}
+// pages returns all of a list.
+func pages[T any](ctx context.Context, r *Remote, path string, which url.Values) ([]T, error) {
+	q := url.Values{}
 	maps.Copy(q, which)
 	var all []T
 	for {
 		var page []T
-		if err := r.Get(ctx, path, q, &page); err != nil {
+		next, err := r.Page(ctx, path, q, &page)
+		if err != nil {
 			return nil, err
 		}
-		all = append(all, page...)
-		if len(page) < pageSize {
+		if all = append(all, page...); next == "" {
 			return all, nil
 		}
-		q.Set("after", host(page[len(page)-1]))
+		q.Set("cursor", next)
 	}
 }
 
@@ -246,14 +240,14 @@ func (r *Remote) Actions(ctx context.Context, f ActionQuery) ([]api.Action, erro
 		}
 		q.Set("limit", strconv.Itoa(n))
 		var page []api.Action
-		if err := r.Get(ctx, "/v1/actions", q, &page); err != nil {
+		next, err := r.Page(ctx, "/v1/actions", q, &page)
+		if err != nil {
 			return nil, err
 		}
-		all = append(all, page...)
-		if len(page) < n || len(all) == f.Limit {
+		if all = append(all, page...); next == "" || len(all) == f.Limit {
 			return all, nil
 		}
-		q.Set("before", page[len(page)-1].ID)
+		q.Set("cursor", next)
 	}
 }
 

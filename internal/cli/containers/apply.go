@@ -47,7 +47,7 @@ type planned struct {
 func (p *planned) where() string { return p.Host + "/" + p.Name }
 
 func planNoun() show.Noun[planned] {
-	n := show.NounOf("name", "host name plan details", show.Cells[planned]{
+	n := show.NounOf("name", "host name plan details~~", show.Cells[planned]{
 		"details": func(p planned) any { return strings.Join(p.Details, ", ") },
 	})
 	n.Name = func(p planned) string { return p.where() }
@@ -364,7 +364,7 @@ func (a *commands) apply(ctx context.Context, r *conn.Remote, v *show.View, plan
 
 // applyEach does one thing to each container that needs it, side by side.
 func (a *commands) applyEach(ctx context.Context, r *conn.Remote, v *show.View, plan []planned, next func(planned) *protocol.Spec) error {
-	var places []dispatch.Place
+	var places []dispatch.Target
 	for _, p := range plan {
 		s := next(p)
 		if s == nil {
@@ -374,7 +374,7 @@ func (a *commands) applyEach(ctx context.Context, r *conn.Remote, v *show.View, 
 		if err != nil {
 			return err
 		}
-		places = append(places, dispatch.Place{Label: p.where(), Host: protocol.HostID(p.Host), Spec: spec})
+		places = append(places, dispatch.Target{Label: p.where(), Host: protocol.HostID(p.Host), Spec: spec})
 	}
 	if len(places) == 0 {
 		return nil

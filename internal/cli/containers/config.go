@@ -73,7 +73,7 @@ func (a *commands) ctConfigCommand() *cobra.Command {
 }
 
 func settingNoun() show.Noun[settingView] {
-	return show.NounOf[settingView]("key", "key value change", nil)
+	return show.NounOf[settingView]("key", "key value~ change~", nil)
 }
 
 func (a *commands) ctConfigListCommand() *cobra.Command {
@@ -99,18 +99,28 @@ func (a *commands) ctConfigGetCommand() *cobra.Command {
 		Long:    "Prints the value of one setting. The exit code is 3 if the container does not have it.",
 		Example: "  hostler ct config get edge-01/web limit.memory", ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		d, err := a.details(cmd.Context(), args[0])
+	v := show.ShowFlags(cmd)
+	find := func(ctx context.Context, args []string) (settingView, error) {
+		d, err := a.details(ctx, args[0])
 		if err != nil {
-			return err
+			return settingView{}, err
 		}
 		all := settingsOf(d)
 		i := slices.IndexFunc(all, func(s settingView) bool { return s.Key == args[1] })
 		if i < 0 {
-			return &term.Failure{Code: term.ExitNotFound, What: "cannot print " + args[1] + " of " + args[0], Why: "the container has no such setting", Next: "hostler ct config ls " + args[0]}
+			return settingView{}, &term.Failure{Code: term.ExitNotFound, What: "cannot print " + args[1] + " of " + args[0], Why: "the container has no such setting", Next: "hostler ct config ls " + args[0]}
 		}
-		fmt.Fprintln(a.Out, all[i].Value)
-		return nil
+		return all[i], nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if word := v.Format.Word; !v.Watch && (word == "table" || word == "wide") { // for scripts, the value alone
+			s, err := find(cmd.Context(), args)
+			if err == nil {
+				fmt.Fprintln(a.Out, s.Value)
+			}
+			return err
+		}
+		return show.Item(cmd.Context(), a.UI, v, settingNoun(), func(ctx context.Context) (settingView, error) { return find(ctx, args) })
 	}
 	return cmd
 }

@@ -47,7 +47,7 @@ func viewOf(c api.Container) containerView {
 // containerNoun names a container as commands take it: on the host itself
 // without the host.
 func containerNoun(local bool) show.Noun[containerView] {
-	n := show.NounOf[containerView]("name", "host name state intended address labels privileged health runtime+ class+ offline+ failures+ start_order++ start_after++ waits+ ctid+ addresses++ broken", show.Cells[containerView]{"privileged": func(c containerView) any {
+	n := show.NounOf[containerView]("name", "host name state intended address labels~ privileged health~ runtime+ class+ offline+ failures+ start_order++ start_after++ waits+ ctid+ addresses++ broken~", show.Cells[containerView]{"privileged": func(c containerView) any {
 		if c.Privileged {
 			return "yes"
 		}
@@ -77,7 +77,6 @@ func (a *commands) ctListCommand() *cobra.Command {
 	v := show.ListFlags(cmd)
 	cmd.Flags().VarP(&labels, "selector", "l", "only containers selected by labels")
 	cmd.Flags().BoolVarP(&all, "all", "A", false, "of all hosts (the default)")
-	filters := show.FilterFlag(cmd)
 	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		host, err := conn.ParseOneHost(args, all || r.Local)
 		if err != nil {
@@ -91,10 +90,7 @@ func (a *commands) ctListCommand() *cobra.Command {
 					views = append(views, viewOf(c))
 				}
 			}
-			if err != nil {
-				return nil, term.Cannot("list the containers", err)
-			}
-			return show.Choose(filters, views)
+			return views, term.Cannot("list the containers", err)
 		})
 	})
 	return cmd
@@ -133,40 +129,39 @@ func (a *commands) ctCreateCommand() *cobra.Command {
   file:/srv/web                 the same in a file of the host, or an OCI layout
   busybox                       a template of LXC; also with --template
 
-It is fetched if the host does not have it: --pull always asks again, --pull never
-asks nobody. The container is stopped, unless --start is given, and keeps its
-intended state: a started container is started again after a reboot, a stopped one
-is not.
+The host fetches an image that it does not have. With --pull always it asks the
+source for a newer image each time; with --pull never it uses only the images that it
+has. The container is stopped unless --start is given. Hostler keeps it in this state:
+after a reboot it starts a container that was started, and leaves others stopped.
 
-Podman makes containers of images where there is podman, and LXC elsewhere or with
---runtime lxc. In LXC the entrypoint and command of the image run; an image that
-has /sbin/init, and no command but a shell, is a system and boots that.
+Podman makes the container if the host has podman; LXC makes it on other hosts, and
+with --runtime lxc. In LXC the entrypoint and command of the image run. An image with
+/sbin/init whose only command is a shell boots as a system.
 
-A command behind a -- runs in place of the command of the image, after its
-entrypoint; a template has an init of its own and takes none. Its first process gets
-the variables of --env beside those of the image. Limits are those of hostler ct
-limit, and in force whenever it runs.
+A command after -- replaces the command of the image and follows its entrypoint; a
+template has its own init and takes no command. --env adds variables to those of the
+image. --limit sets the limits of hostler ct limit from the first start.
 
-Its users are not those of the host: root in it is a user of the host that no
-other container has and that may do nothing there. A container made with
---privileged has the users of the host, and root in it can become root of the
-host; it is for what needs that, such as loading modules or mounting disks.
+Users in the container are not users of the host: its root is a user of the host
+that no other container has and that has no rights there. With --privileged they are
+the users of the host, and root in the container can become root of the host. Use it
+only for work that needs it, such as loading modules or mounting disks.
 
-With --expose 8080:80/tcp, port 8080 of the host leads to port 80 of the container;
-see hostler net expose.`,
+--expose 8080:80/tcp forwards port 8080 of the host to port 80 of the container; see
+hostler net expose.`,
 		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web\n  hostler ct create edge-01/db registry.example/debian:12 --runtime lxc\n  hostler ct create edge-01/mail images:debian/12 --start\n  hostler ct create edge-01/job reg.example/job:3 --env A=b -- /bin/job", ValidArgsFunction: a.CompletingNew,
 	}
 	c := dispatch.ChangeFlags(cmd)
 	var s shape
 	s.flags(cmd)
 	cmd.Flags().StringVar(&template, "template", "", "template to make it from, in place of IMAGE")
-	cmd.Flags().StringVar(&runtime, "runtime", "", "lxc or podman (default: what can use the image)")
+	cmd.Flags().StringVar(&runtime, "runtime", "", "lxc or podman (default: the one that can use the image)")
 	cmd.Flags().StringVar(&pull, "pull", "", "fetch the image: missing, always or never (default missing)")
-	cmd.Flags().StringVar(&class, "class", "", "pinned: it belongs to this host; cloned: there may be others of it; unique: at most one copy runs at any time (default pinned)")
-	cmd.Flags().StringVar(&data, "data", "", "of a unique container: local (the default: it never starts on another host), shared, or none")
-	cmd.Flags().StringVar(&offline, "offline", "", "what it does while its host is cut off: keep, or stop-after=DURATION (default keep); of a unique container lease (it stops when its lease ends, the default) or keep")
+	cmd.Flags().StringVar(&class, "class", "", "pinned: it belongs to this host; cloned: other hosts may have copies of it; unique: at most one copy runs at any time (default pinned)")
+	cmd.Flags().StringVar(&data, "data", "", "where a unique container keeps its data: local (the default; it never starts on another host), shared, or none")
+	cmd.Flags().StringVar(&offline, "offline", "", "what it does while its host is cut off: keep, or stop-after=DURATION (default keep); a unique container: lease (it stops when its lease ends, the default), or keep")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label, k=v; may be repeated")
-	cmd.Flags().StringArrayVar(&ports, "expose", nil, "port of the host that leads to it, HOST-PORT:CONTAINER-PORT/tcp or /udp; may be repeated")
+	cmd.Flags().StringArrayVar(&ports, "expose", nil, "forward a port of the host to it, HOST-PORT:CONTAINER-PORT/tcp or /udp; may be repeated")
 	cmd.Flags().BoolVar(&start, "start", false, "also start it")
 	cmd.Flags().BoolVar(&privileged, "privileged", false, "root in it is root of the host")
 	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions([]string{"pinned", "cloned", "unique"}, cobra.ShellCompDirectiveNoFileComp))

@@ -1,10 +1,8 @@
 package containers
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,7 +16,7 @@ import (
 )
 
 func endNoun() show.Noun[api.ContainerEnd] {
-	n := show.NounOf("at", "at cause code signal oom asked last_line log++", show.Cells[api.ContainerEnd]{
+	n := show.NounOf("at", "at cause code signal oom asked last_line~ log++", show.Cells[api.ContainerEnd]{
 		"code": func(e api.ContainerEnd) any {
 			switch {
 			case e.Code != nil:
@@ -82,28 +80,9 @@ func (a *commands) details(ctx context.Context, where string) (d api.ContainerDe
 	if err != nil {
 		return d, term.Cannot(what, err)
 	}
-	spec, err := dispatch.EncodeSpec(protocol.Spec{Kind: protocol.KindInspect, Target: id, Name: protocol.ContainerName(name.Name), Args: new(protocol.ExportArgs)})
-	if err != nil {
-		return d, err
+	b, err := a.Ask(ctx, r, name.Host, name.String(), what, maxDetails, protocol.Spec{Kind: protocol.KindInspect, Target: id, Name: protocol.ContainerName(name.Name), Args: new(protocol.ExportArgs)})
+	if err == nil && json.Unmarshal(b, &d) != nil {
+		err = term.Cannot(what, dispatch.ErrAnswer)
 	}
-	act, err := a.Submit(ctx, r, name.Host, spec)
-	if err != nil {
-		return d, err
-	}
-	var out, problems bytes.Buffer
-	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: name.String(), Stdout: &out, Stderr: &problems, Whole: true}).Wait(ctx, act)
-	if err != nil {
-		a.Leave(act.ID)
-		return d, err
-	}
-	if err := dispatch.Ended(what, final); err != nil {
-		if text := strings.TrimSpace(problems.String()); text != "" {
-			a.Say("%s", term.Printable(text))
-		}
-		return d, err
-	}
-	if out.Len() > maxDetails || json.Unmarshal(out.Bytes(), &d) != nil {
-		return d, term.Cannot(what, errors.New("the answer of the host is not what this version can read"))
-	}
-	return d, nil
+	return d, err
 }

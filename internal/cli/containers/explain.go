@@ -46,7 +46,7 @@ func (p *preview) list(ctx context.Context, r *conn.Remote, host protocol.HostID
 }
 
 func forecastNoun() show.Noun[api.OfflineForecast] {
-	return show.NounOf[api.OfflineForecast]("name", "name offline then stops_in why", nil)
+	return show.NounOf[api.OfflineForecast]("name", "name offline then~ stops_in why~~", nil)
 }
 
 const explained = `It is decided by the same code that decides on the host when it is cut off. The

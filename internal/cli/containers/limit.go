@@ -32,7 +32,7 @@ shows those that were set and those that the kernel keeps.
 
 RESOURCE=none takes a limit away; limits that are not named stay. A limit below what
 the container uses now is refused, unless --force is given: the kernel may kill
-processes of it then. What a host cannot limit is refused as unsupported.`,
+processes of it then. A limit that a host cannot set is refused as unsupported.`,
 		Example: "  hostler ct limit edge-01/web cpu=150% memory=256MiB pids=200\n  hostler ct limit edge-01/web memory=none\n  hostler ct limit edge-01/web",
 		Args:    term.AtLeast(1), ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}

@@ -43,7 +43,7 @@ container is unhealthy: an alert tells so, and it is restarted, more and more se
 	cmd.Flags().StringVar(&change.Offline, "offline", "", "what it does while its host is cut off: keep, or stop-after=DURATION")
 	cmd.Flags().Var(&startOrder{&change.StartOrder}, "start-order", "when it is started: 1 first, 1000 last, or none")
 	cmd.Flags().StringSliceVar(&change.StartAfter, "start-after", nil, "containers of its host that are to run before, or none")
-	cmd.Flags().StringVar(&change.Class, "class", "", "pinned: it belongs to this host; cloned: there may be others of it")
+	cmd.Flags().StringVar(&change.Class, "class", "", "pinned: it belongs to this host; cloned: other hosts may have copies of it")
 	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions([]string{"pinned", "cloned"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label, NAME=VALUE; may be repeated")
 	cmd.Flags().StringArrayVar(&gone, "remove-label", nil, "name of a label to take away; may be repeated")

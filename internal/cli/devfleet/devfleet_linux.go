@@ -21,12 +21,11 @@ func (a *commands) devCommands() []*cobra.Command {
 	cmd := term.Group("dev", "A whole fleet on this machine, to try things out on",
 		a.devUpCommand(&name), a.devDownCommand(&name),
 		a.devKillCommand(&name), a.devPartitionCommand(&name), a.devHealCommand(&name), a.devInitCommand())
-	cmd.Long = `Brings up a coordinator and hosts on this machine. Each has its own processes,
-its own network and its own LXC containers, but the files of this machine. What
-they do to one another is what they would do to one another on a network; what
-happens to them is up to you: kill one, cut one off, and see.
+	cmd.Long = `Runs a coordinator and some hosts on this machine, to try Hostler. Each has its own
+processes, network and LXC containers, and shares the files of this machine. They
+behave as machines on a network do: kill one, cut one off, and see what happens.
 
-It takes root, and leaves nothing behind.`
+It needs root. hostler dev down removes everything again.`
 	cmd.PersistentFlags().StringVar(&name, "name", name, "which fleet: there may be several")
 	return []*cobra.Command{cmd}
 }
@@ -89,9 +88,9 @@ func (a *commands) devUpCommand(name *string) *cobra.Command {
 	var hosts int
 	cmd := &cobra.Command{
 		Use: "up", Short: "Bring up a coordinator and hosts", Args: term.NoArgs,
-		Long: `Brings up a coordinator and hosts on this machine, lets the hosts in (the words of
-both sides are compared), and returns when all of them are online. Its context
-is in use from then on; the one before is kept, and comes back with dev down.
+		Long: `Starts a coordinator and hosts on this machine, approves the hosts after comparing
+the four words, and returns when all of them are online. It then uses the context of
+this fleet; hostler dev down switches back to the context before.
 
 PID is process 1 of the host: nsenter -a -t PID bash is a shell there.`,
 		Example: "  sudo hostler dev up\n  sudo hostler dev up --hosts 5 -o json\n  hostler host ls",

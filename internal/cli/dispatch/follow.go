@@ -47,6 +47,8 @@ type Follower struct {
 	// Enough, if it is set, tells that there is nothing to wait for though the
 	// action has not ended. It is asked every few seconds.
 	Enough func(api.Action) bool
+	// Ticker is told how it goes. Without one, and without output, Await has its own.
+	Ticker *term.Ticker
 	told   bool // that output is waited for
 }
 
@@ -148,6 +150,10 @@ func (f *Follower) streamsEnded(act api.Action, streams []Stream) error {
 // Await polls the state of an action until it is final, over restarts of the
 // other end.
 func (f *Follower) Await(ctx context.Context, act api.Action) (api.Action, error) {
+	if f.Ticker == nil && f.Stdout == nil {
+		f.Ticker = f.Dispatcher.Tick(f.Label, "")
+		defer func() { f.Ticker.End(); f.Ticker = nil }()
+	}
 	var again conn.Retry
 	shown, away := "", false
 	begun := f.Dispatcher.Now()
@@ -160,9 +166,14 @@ func (f *Follower) Await(ctx context.Context, act api.Action) (api.Action, error
 		}
 		// That an action is being sent is worth a word only when it takes long.
 		fresh := protocol.State(act.State) == protocol.StatePendingSchedule && f.Dispatcher.Now().Sub(begun) < lookStep
-		if word := cmp.Or(act.Shown, act.State); word != shown && !fresh && f.Dispatcher.ErrTTY && f.Stdout == nil {
-			f.Dispatcher.Say("%s: %s", term.Printable(f.Label), term.Printable(word))
+		if word := cmp.Or(act.Shown, act.State); word != shown && !fresh {
 			shown = word
+			if f.Ticker != nil {
+				f.Ticker.Tell(word)
+			}
+			if f.Dispatcher.ErrTTY && f.Stdout == nil && (f.Dispatcher.Dumb() || protocol.State(act.State).Final()) {
+				f.Dispatcher.Say("%s: %s", term.Printable(f.Label), term.Printable(word))
+			}
 		}
 		if protocol.State(act.State).Final() {
 			return act, nil

@@ -33,16 +33,16 @@ func needsOf(ctx context.Context, r *conn.Remote, host protocol.HostID, spec []b
 	return cmp.Or(approvalsWord(act), "none"), nil
 }
 
-// Place is somewhere that something is to be done.
-type Place struct {
+// Target is somewhere that something is to be done.
+type Target struct {
 	Label string // HOST, or HOST/NAME
 	Host  protocol.HostID
 	Spec  []byte
 }
 
-// OnHosts makes the places of hosts that do the same.
-func OnHosts(spec []byte, hosts ...protocol.HostID) []Place {
-	return conn.Each(hosts, func(h protocol.HostID) Place { return Place{cmp.Or(string(h), "this host"), h, spec} })
+// OnHosts makes the targets of hosts that do the same.
+func OnHosts(spec []byte, hosts ...protocol.HostID) []Target {
+	return conn.Each(hosts, func(h protocol.HostID) Target { return Target{cmp.Or(string(h), "this host"), h, spec} })
 }
 
 // plan is what --dry-run shows of an action.
@@ -56,7 +56,7 @@ type plan struct {
 }
 
 // DryRun prints what would be asked, and what it would need.
-func (a *Dispatcher) DryRun(ctx context.Context, r *conn.Remote, v *show.View, places ...Place) error {
+func (a *Dispatcher) DryRun(ctx context.Context, r *conn.Remote, v *show.View, places ...Target) error {
 	var plans []plan
 	for _, at := range places {
 		p := plan{Host: cmp.Or(string(at.Host), "this host"), Digest: protocol.Sum(at.Spec).String(), text: string(at.Spec)}
@@ -73,7 +73,7 @@ func (a *Dispatcher) DryRun(ctx context.Context, r *conn.Remote, v *show.View, p
 		}
 		plans = append(plans, p)
 	}
-	return show.Print(a.UI, v, show.NounOf("digest", "host kind spec digest approvals", show.Cells[plan]{
+	return show.Print(a.UI, v, show.NounOf("digest", "host kind spec~ digest approvals~", show.Cells[plan]{
 		"spec": func(p plan) any { return p.text },
 	}), plans)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"slices"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 type commands struct{ *dispatch.Dispatcher }
 
 func noun() show.Noun[finding] {
-	return show.NounOf[finding]("check", "object check result cause mend", nil)
+	return show.NounOf[finding]("check", "object check result cause~~ mend$", nil)
 }
 
 // Command returns hostler doctor.
@@ -36,7 +37,8 @@ func Command(d *dispatch.Dispatcher) *cobra.Command {
 		Long: `Checks what this machine, the coordinator and the hosts tell: whether they can be reached
 by certificates of the fleet, and have the same rings, versions and dates; which hosts are
 away, quarantined or degraded, lack something (cgroups, LXC, podman), or run out of disk;
-which policies are broken and which alerts are raised. A host that is named looks for itself
+which policies are broken and which alerts are raised. The coordinator looks at its own
+disk, certificate, database and broker. A host that is named looks for itself
 as well, as hostler host check has it do. Of each fault it prints the cause and the command
 that mends it; --all prints what is well too. With --local it looks at this host. The exit
 code is 1 if a check has failed; warnings do not count.`,
@@ -63,6 +65,7 @@ code is 1 if a check has failed; warnings do not count.`,
 func (a *commands) list(ctx context.Context, v *show.View, all bool, examine func(context.Context) ([]finding, error)) error {
 	found := 0
 	err := show.Items(ctx, a.UI, v, noun(), func(ctx context.Context) ([]finding, error) {
+		defer a.Tick("checking", "").End()
 		findings, err := examine(ctx)
 		found = 0
 		shown := []finding{}
@@ -113,6 +116,10 @@ func (a *commands) examine(ctx context.Context, host protocol.HostID) ([]finding
 	ring, cause := a.ring(s.Fleet)
 	here.check("rings", api.FindingFailed, cause, "hostler login CODE    # an admin makes the code: hostler token create NAME --role ROLE")
 	found := append(here.all, examineFleet(s, offset, buildinfo.Version, ring)...)
+	its, err := askCoordinator(ctx, r)
+	if found = append(found, its...); err != nil {
+		return found, term.Cannot("have the coordinator look at itself", err)
+	}
 
 	hosts, err := r.Hosts(ctx)
 	if host != "" {
@@ -134,6 +141,19 @@ func (a *commands) examine(ctx context.Context, host protocol.HostID) ([]finding
 	}
 	containers, err := r.Containers(ctx, host)
 	return append(found, examineContainers(containers)...), term.Cannot("list the containers", err)
+}
+
+// askCoordinator has the coordinator look at itself. One of an older release cannot.
+func askCoordinator(ctx context.Context, r *conn.Remote) (found []finding, err error) {
+	var its []api.Finding
+	err = r.Get(ctx, "/v1/check", nil, &its)
+	if p, ok := errors.AsType[*api.Problem](err); ok && p.Status == http.StatusNotFound {
+		return nil, nil
+	}
+	for _, f := range its {
+		found = append(found, finding{"coordinator", f})
+	}
+	return found, err
 }
 
 // examineThis looks at this host alone.

@@ -1,11 +1,8 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -61,29 +58,14 @@ func (a *commands) ask(ctx context.Context, r *conn.Remote, host protocol.HostID
 	if host == "" {
 		object, what = "this host", "check this host"
 	}
-	spec, err := dispatch.EncodeSpec(protocol.Spec{Kind: protocol.KindHostCheck, Args: &protocol.ExportArgs{OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}})
+	args := &protocol.ExportArgs{OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
+	b, err := a.Ask(ctx, r, host, object, what, maxAnswer, protocol.Spec{Kind: protocol.KindHostCheck, Args: args})
 	if err != nil {
-		return nil, err
-	}
-	act, err := a.Submit(ctx, r, host, spec)
-	if err != nil {
-		return nil, term.Cannot(what, err)
-	}
-	var out, problems bytes.Buffer
-	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: object, Stdout: &out, Stderr: &problems, Hold: true, Whole: true}).Wait(ctx, act)
-	if err != nil {
-		a.Leave(act.ID)
-		return nil, err
-	}
-	if err := dispatch.Ended(what, final); err != nil {
-		if text := strings.TrimSpace(problems.String()); text != "" {
-			a.Say("%s", term.Printable(text))
-		}
 		return nil, err
 	}
 	var told []api.Finding
-	if out.Len() > maxAnswer || json.Unmarshal(out.Bytes(), &told) != nil {
-		return nil, term.Cannot(what, errors.New("the answer of the host is not what this version can read"))
+	if json.Unmarshal(b, &told) != nil {
+		return nil, term.Cannot(what, dispatch.ErrAnswer)
 	}
 	found := make([]finding, 0, len(told))
 	for _, f := range told {

@@ -61,7 +61,7 @@ func (a *commands) initCoordinator(ctx context.Context, f conn.FleetFiles, chain
 	} else {
 		a.Say("Next: HOSTLER_STATE_DIR=%s %s run", dir, coordinatorProgram)
 	}
-	a.Say("Then: hostler login https://HOST:8443 --token TOKEN")
+	a.Say("Then: hostler login https://HOST:8443, and give it the token")
 	return nil
 }
 

@@ -126,7 +126,7 @@ type fleetInfo struct {
 }
 
 func fleetNoun() show.Noun[fleetInfo] {
-	return show.NounOf[fleetInfo]("name", "name id ring owners threshold coordinators people code owner_key++", nil)
+	return show.NounOf[fleetInfo]("name", "name id ring owners~ threshold coordinators~ people~ code owner_key++", nil)
 }
 
 func (a *commands) fleetShowCommand() *cobra.Command {
@@ -185,7 +185,7 @@ type ringInfo struct {
 }
 
 func ringNoun() show.Noun[ringInfo] {
-	return show.NounOf("number", "number owners threshold coordinators people signed_by digest+", show.Cells[ringInfo]{
+	return show.NounOf("number", "number owners~ threshold coordinators~ people~ signed_by~ digest+", show.Cells[ringInfo]{
 		"coordinators": func(r ringInfo) any { return len(r.Coordinators) },
 	})
 }
@@ -233,11 +233,11 @@ func (a *commands) ringShowCommand() *cobra.Command {
 		Long:    "Shows a ring as it was signed. Keys are OpenPGP certificates, authorities X.509, both in base64 with -o json.",
 		Example: "  hostler fleet ring show\n  hostler fleet ring show -o json |\n    jq -r '.coordinators[0].key' | base64 -d | gpg --import",
 	}
-	fleet, v := a.FleetFlag(cmd), show.FormatFlags(cmd)
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
+	fleet, v := a.FleetFlag(cmd), show.ShowFlags(cmd)
+	find := func(args []string) (certs.Ring, error) {
 		f, chain, err := a.ChooseFleet(*fleet)
 		if err != nil {
-			return err
+			return certs.Ring{}, err
 		}
 		number := fmt.Sprint(chain.Ring().Number)
 		if len(args) == 1 {
@@ -245,14 +245,14 @@ func (a *commands) ringShowCommand() *cobra.Command {
 		}
 		for _, raw := range chain.Rings() {
 			r, err := conn.RingOf(raw)
-			if err != nil {
-				return term.Cannot("read the rings", err)
-			}
-			if fmt.Sprint(r.Number) == number {
-				return show.Print(a.UI, v, wholeRingNoun(), []certs.Ring{r})
+			if err != nil || fmt.Sprint(r.Number) == number {
+				return r, term.Cannot("read the rings", err)
 			}
 		}
-		return &term.Failure{Code: term.ExitNotFound, What: fmt.Sprintf("this machine keeps no ring %q of fleet %s", number, f.Name), Next: "hostler fleet ring ls"}
+		return certs.Ring{}, &term.Failure{Code: term.ExitNotFound, What: fmt.Sprintf("this machine keeps no ring %q of fleet %s", number, f.Name), Next: "hostler fleet ring ls"}
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return show.Item(cmd.Context(), a.UI, v, wholeRingNoun(), func(context.Context) (certs.Ring, error) { return find(args) })
 	}
 	return cmd
 }
@@ -265,7 +265,7 @@ func wholeRingNoun() show.Noun[certs.Ring] {
 		}
 		return strings.TrimSpace(person + " " + k.Key().String())
 	}
-	return show.NounOf("number", "number fleet:name id:fleet prev threshold owners coordinators people", show.Cells[certs.Ring]{
+	return show.NounOf("number", "number fleet:name id:fleet prev threshold owners~ coordinators~ people~", show.Cells[certs.Ring]{
 		"owners": func(r certs.Ring) any {
 			var all []string
 			for _, o := range r.Owners {

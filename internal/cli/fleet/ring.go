@@ -154,10 +154,10 @@ KEY is its fingerprint, as shown by hostler fleet show.`,
 func (a *commands) reinstateCommand() *cobra.Command {
 	return a.ringChangeCommand(&cobra.Command{
 		Use: "reinstate KEY", Short: "Make revocations of a key of the ring void",
-		Long: `Gives a key of the ring its rights back after a stolen coordinator key has revoked
-it. KEY is its fingerprint, as shown by hostler fleet show. A new ring alone brings
-no revoked key back. Of this key no coordinator can take the rights away again: to
-do that, remove the key from the ring.`,
+		Long: `Gives a key of the ring its rights back, for example after a thief has revoked it with
+a stolen coordinator key. KEY is its fingerprint, as shown by hostler fleet show. A new
+ring without this change leaves the key revoked. Afterwards no coordinator can revoke
+the key again; to take its rights away, remove it from the ring.`,
 		Example: "  hostler fleet ring reinstate 7C1F…0A44 --out ring-8\n  hostler fleet ring publish",
 	}, term.Exactly(1), func(r *certs.Ring, args []string) error {
 		var key protocol.KeyID
@@ -289,7 +289,7 @@ func (a *commands) handOn(f conn.FleetFiles, chain *certs.Chain, raw []byte, out
 		return err
 	}
 	r := next.Ring()
-	a.Say("Ring %d of fleet %s is in force: %d owner(s), %d of whom sign, and %d coordinator(s).", r.Number, f.Name, len(r.Owners), r.Threshold, len(r.Coordinators))
+	a.Say("Ring %d of fleet %s is in force: %d owner(s), %d must sign, and %d coordinator(s).", r.Number, f.Name, len(r.Owners), r.Threshold, len(r.Coordinators))
 	a.Say("Next, for a coordinator that runs: hostler fleet ring publish; for a new one, on its machine: hostler-coordinator init --ring %[1]s, or recover --ring %[1]s if it was restored", out)
 	return nil
 }

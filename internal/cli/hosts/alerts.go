@@ -17,7 +17,7 @@ import (
 )
 
 func alertNoun() show.Noun[api.RaisedAlert] {
-	n := show.NounOf("id", "severity host since text acked_by muted_until id+ acked_at+ note+", show.Cells[api.RaisedAlert]{})
+	n := show.NounOf("id", "severity host since text~ acked_by muted_until id+ acked_at+ note+", show.Cells[api.RaisedAlert]{})
 	n.Name = func(a api.RaisedAlert) string { return a.Host + " " + a.ID }
 	return n
 }
@@ -78,9 +78,8 @@ It needs no connection. doc/alerts.md has the same for all alerts.`,
 			return conn.Each(warnings.All(), func(w warnings.Warning) string { return string(w.Code) }), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	v := show.FormatFlags(cmd)
-	v.One = true
-	n := show.NounOf("code", "code title severity text runbook", show.Cells[explained]{
+	v := show.ShowFlags(cmd)
+	n := show.NounOf("code", "code title~ severity text~ runbook", show.Cells[explained]{
 		"runbook": func(e explained) any {
 			steps := make(show.Sentences, len(e.Runbook))
 			for i, s := range e.Runbook {
@@ -115,14 +114,15 @@ func raisedAlerts(ctx context.Context, r *conn.Remote, labels, severity string) 
 func (a *commands) alertAckCommand() *cobra.Command {
 	note := ""
 	cmd := &cobra.Command{
-		Use: "ack HOST ALERT", Short: "Say that you look after an alert", Args: term.Exactly(2),
-		Long: `Says that somebody looks after an alert of a host. It is listed with your name,
-and is not told again while it lasts; if it is cleared and raised anew, it is.
-ALERT is its id, or how it alone begins: hostler alert ls -o wide.`,
+		Use: "ack HOST ALERT", Short: "Acknowledge an alert", Args: term.Exactly(2),
+		Long: `Acknowledges an alert of a host. The list then shows your name beside it, and no
+more notifications are sent while it lasts. An alert that is cleared and raised again
+is notified again. ALERT is its id, or a unique beginning of it, as shown by
+hostler alert ls -o wide.`,
 		Example: "  hostler alert ack edge-07 measured.disk.critical --note 'disk is ordered'",
 	}
 	v := show.FormatFlags(cmd)
-	cmd.Flags().StringVar(&note, "note", "", "what to tell others")
+	cmd.Flags().StringVar(&note, "note", "", "a note for others")
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		return show.Item(cmd.Context(), a.UI, v, alertNoun(), func(ctx context.Context) (done api.RaisedAlert, err error) {
 			err = r.Post(ctx, "/v1/hosts/"+url.PathEscape(args[0])+"/alerts/ack", nil, api.NewAck{Alert: args[1], Note: note}, &done)
@@ -133,7 +133,7 @@ ALERT is its id, or how it alone begins: hostler alert ls -o wide.`,
 }
 
 func muteNoun() show.Noun[api.Mute] {
-	return show.NounOf("id", "id hosts alert until muted_by muted_at+ reason+", show.Cells[api.Mute]{
+	return show.NounOf("id", "id hosts~ alert until muted_by muted_at+ reason+", show.Cells[api.Mute]{
 		"hosts": func(k api.Mute) any { return whichHosts(k.Host, k.Selector) },
 	})
 }
@@ -143,10 +143,11 @@ func (a *commands) alertMuteCommand() *cobra.Command {
 	var life term.DurationFlag
 	every, alert, reason := false, "", ""
 	cmd := &cobra.Command{
-		Use: "mute [HOST]", Short: "Tell nobody of alerts for a time", Args: term.AtMost(1),
-		Long: `Keeps alerts of a host, of hosts with some labels, or of all hosts from being told,
-until the time is over or hostler alert unmute. They are raised and listed as ever.
-What is still raised then is told with the next repetition.`,
+		Use: "mute [HOST]", Short: "Mute alerts for a time", Args: term.AtMost(1),
+		Long: `Sends no notifications for alerts of a host, of hosts with some labels, or of all
+hosts, until the time is over or hostler alert unmute. Alerts are raised and listed
+as usual. An alert that is still raised at the end is notified with the next
+repetition.`,
 		Example: "  hostler alert mute edge-07 --for 2h --reason 'new disk'\n  hostler alert mute -l site=lab --alert measured.disk. --for 7d",
 	}
 	v := show.FormatFlags(cmd)
@@ -165,9 +166,9 @@ What is still raised then is told with the next repetition.`,
 		}
 		switch {
 		case chosen != 1:
-			return term.Usage("add HOST, -l SELECTOR or -A", "say of which hosts, in one way")
+			return term.Usage("add HOST, -l SELECTOR or -A", "name the hosts in exactly one way")
 		case life.Value <= 0:
-			return term.Usage("add --for 2h", "say for how long")
+			return term.Usage("add --for 2h", "the time is missing")
 		case len(args) == 1:
 			ask.Host = args[0]
 		}

@@ -18,11 +18,11 @@ import (
 )
 
 func eventNoun() show.Noun[api.Event] {
-	return show.NounOf[api.Event]("id", "id at type host object data", nil)
+	return show.NounOf[api.Event]("id", "id at type host object data~", nil)
 }
 
 func hostEventNoun() show.Noun[api.HostEvent] {
-	return show.NounOf[api.HostEvent]("at", "at who what object detail", nil)
+	return show.NounOf[api.HostEvent]("at", "at who what object detail~", nil)
 }
 
 func (a *commands) hostEventsCommand() *cobra.Command {

@@ -3,6 +3,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func hostNoun() show.Noun[conn.HostView] {
 		}
 		return term.Size(n)
 	}
-	return show.NounOf("id", "host:id state presence seen_at containers alerts labels version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
+	n := show.NounOf("id", "host:id state presence seen_at containers alerts~ labels~ version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
 		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ connectivity_since++ asleep_until++ unsupported++ degraded++ quarantined++ raised++ told_at:inventory_at++ "+
 		"approved_at++ approved_by++ revoked_at++ reason++", show.Cells[conn.HostView]{
 		"containers":  func(h conn.HostView) any { return fmt.Sprintf("%d/%d", h.Running, h.Containers) },
@@ -51,6 +52,8 @@ func hostNoun() show.Noun[conn.HostView] {
 			return conn.Each(h.ActiveAlerts, func(a api.Alert) string { return a.Text })
 		},
 	})
+	n.Note = func(h conn.HostView) string { return cmp.Or(h.Quarantined, h.Degraded) }
+	return n
 }
 
 func interfaces(all []api.Interface) []string {
@@ -76,7 +79,6 @@ func (a *commands) hostListCommand() *cobra.Command {
 	}
 	v := show.ListFlags(cmd)
 	cmd.Flags().VarP(&labels, "selector", "l", "only those selected by labels")
-	filters := show.FilterFlag(cmd)
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
 		return show.Items(cmd.Context(), a.UI, v, hostNoun(), func(ctx context.Context) ([]conn.HostView, error) {
 			all, err := r.Hosts(ctx)
@@ -86,10 +88,7 @@ func (a *commands) hostListCommand() *cobra.Command {
 					found = append(found, conn.HostView{Host: h, State: conn.ShownState(h)})
 				}
 			}
-			if err != nil {
-				return nil, term.Cannot("list the hosts", err)
-			}
-			return show.Choose(filters, found)
+			return found, term.Cannot("list the hosts", err)
 		})
 	})
 	return cmd
@@ -101,21 +100,23 @@ func (a *commands) hostShowCommand() *cobra.Command {
 		Example: "  hostler host show edge-01\n  hostler host show edge-01 -o json | jq .state", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.ShowFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		id, err := conn.ParseHost(args[0])
-		if err != nil {
-			return term.Usage("hostler host ls", "%s", err)
-		}
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
-		}
-		return show.Item(cmd.Context(), a.UI, v, hostNoun(), func(ctx context.Context) (conn.HostView, error) {
-			h, err := r.Host(ctx, id)
-			return h, term.Cannot("show host "+args[0], err)
-		})
-	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return a.showHost(cmd.Context(), v, args[0]) }
 	return cmd
+}
+
+func (a *commands) showHost(ctx context.Context, v *show.View, name string) error {
+	id, err := conn.ParseHost(name)
+	if err != nil {
+		return term.Usage("hostler host ls", "%s", err)
+	}
+	r, err := a.Coordinator()
+	if err != nil {
+		return err
+	}
+	return show.Item(ctx, a.UI, v, hostNoun(), func(ctx context.Context) (conn.HostView, error) {
+		h, err := r.Host(ctx, id)
+		return h, term.Cannot("show host "+name, err)
+	})
 }
 
 func (a *commands) hostSleepCommand() *cobra.Command {
@@ -224,11 +225,11 @@ func invites(ctx context.Context, r *conn.Remote) (all []api.Invite, err error) 
 }
 
 func inviteNoun() show.Noun[api.Invite] {
-	return show.NounOf[api.Invite]("id", "id code++ host labels created_by created_at+ expires_at used_by wrong+", nil)
+	return show.NounOf[api.Invite]("id", "id code++ host labels~ created_by created_at+ expires_at used_by wrong+", nil)
 }
 
 func enrolmentNoun() show.Noun[api.Enrolment] {
-	return show.NounOf[api.Enrolment]("id", "id host words state created_at labels hostname+ arch+ version+ key+ decided_at+ decided_by+ reason+", nil)
+	return show.NounOf[api.Enrolment]("id", "id host words state created_at labels~ hostname+ arch+ version+ key+ decided_at+ decided_by+ reason+", nil)
 }
 
 func (a *commands) hostPendingCommand() *cobra.Command {
@@ -359,7 +360,7 @@ func (a *commands) hostDenyCommand() *cobra.Command {
 
 func (a *commands) hostRevokeCommand() *cobra.Command {
 	var reason string
-	var yes bool
+	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use: "revoke HOST", Short: "Revoke a host for good", Args: term.Exactly(1),
 		Long:    "Revokes the key of a host and cuts its connections. Programs and containers on it keep running.",
@@ -367,7 +368,12 @@ func (a *commands) hostRevokeCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, for the audit log and the host")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the host that would be revoked, and revoke nothing")
+	v := show.FormatFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if dryRun {
+			return a.showHost(cmd.Context(), v, args[0])
+		}
 		if err := a.Confirm(yes, "Shut host "+args[0]+" out for good?"); err != nil {
 			return err
 		}

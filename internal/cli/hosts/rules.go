@@ -18,7 +18,7 @@ import (
 const rulesPath = "/v1/alert-rules"
 
 func ruleNoun() show.Noun[api.AlertRule] {
-	return show.NounOf("name", "name hosts of rules set_at set_by+ number++", show.Cells[api.AlertRule]{
+	return show.NounOf("name", "name hosts~ of~ rules~ set_at set_by+ number++", show.Cells[api.AlertRule]{
 		"hosts": func(r api.AlertRule) any { return whichHosts(r.Host, r.Selector) },
 	})
 }
@@ -38,18 +38,18 @@ func (a *commands) ruleSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME RULE... [HOST|HOST/NAME]",
 		Short: "Set a rule for a host, a container, or all hosts with some labels", Args: term.AtLeast(2),
-		Long: `Sets what the name stands for, in place of what it stood for before. Each host
-that the rule is for has it as soon as it can be reached, and judges by it also
-while it is offline; the rules in its own configuration stay beside it, and count
-where both name the same. A host that gets the labels later gets the rule then.
+		Long: `Sets the rules of this NAME, and replaces earlier ones. Each host that they are for
+gets them as soon as it can be reached, and checks them offline too. Rules in the
+host's own configuration stay in force, and win where both are about the same
+target, quantity and severity. A host that gets the labels later gets the rules then.
 
 A RULE is QUANTITY=THRESHOLD[/TIME][:SEVERITY], with warning or critical.
 The quantities are cpu, ram, swap, disk, inodes, load, tasks, psi-cpu, psi-memory,
 psi-io, temperature, restarts (of a container, within an hour), queue-age (how long
-something waits for the coordinator), certificate (how long it lives yet). Without
-a time the value has to be above the threshold for 60 s. The coordinator judges
-offline (how long the host was not heard, but for one that sleeps as it has told)
-and clock (how far the clock of the host is off).`,
+a message has waited for the coordinator) and certificate (the time until it
+expires). Without a time the value must be above the threshold for 60 s. The
+coordinator itself checks offline (how long it has not heard the host; a host that
+announced that it sleeps does not count) and clock (how far the host's clock is off).`,
 		Example: "  hostler alert rule set memory ram=80%/60s ram=95%/60s:critical -A\n  hostler alert rule set lab-disks disk=90%/5m inodes=90% -l site=lab\n" +
 			"  hostler alert rule set web cpu=150%/5m restarts=3 edge-07/web\n  hostler alert rule set any-container ram=90% -A --of '*'",
 	}

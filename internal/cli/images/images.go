@@ -2,12 +2,8 @@
 package images
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -88,7 +84,7 @@ container of lxc was made of it last; podman does not say that.`,
 				}
 			}
 			first = false
-			return a.ask(ctx, r, host, "list the images", protocol.Spec{Kind: protocol.KindImageList, Args: &protocol.ExportArgs{OutputOption: stream()}})
+			return dispatch.Listed[api.Image](ctx, a.Dispatcher, r, host, "list the images", protocol.Spec{Kind: protocol.KindImageList, Args: &protocol.ExportArgs{OutputOption: stream()}})
 		})
 	})
 	return cmd
@@ -106,13 +102,14 @@ have a newer one. Existing containers keep theirs. A pull that was interrupted
 continues where it was. Creating a container pulls its image by itself.`,
 		Example: "  hostler image pull edge-01 registry.example/debian:12\n  hostler image pull edge-01 registry.example/debian:12 --runtime lxc", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
+	c := dispatch.ChangeFlags(cmd)
 	runtimeFlag(cmd, &runtime, "for lxc or podman (default podman, where there is podman)")
 	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		host, rest, err := parse(cmd, args, r.Local, 1)
 		if err != nil {
 			return err
 		}
-		return a.change(cmd, r, host, "pull "+rest[0], protocol.Spec{Kind: protocol.KindImagePull, Args: &protocol.ImagePullArgs{ImagePull: hostcmd.ImagePull{Image: rest[0], Runtime: runtime}, OutputOption: stream()}})
+		return a.change(cmd, c, r, host, "pull "+rest[0], protocol.Spec{Kind: protocol.KindImagePull, Args: &protocol.ImagePullArgs{ImagePull: hostcmd.ImagePull{Image: rest[0], Runtime: runtime}, OutputOption: c.AnswerMode()}})
 	})
 	return cmd
 }
@@ -126,6 +123,7 @@ func (a *commands) removeCommand() *cobra.Command {
 that a container of podman has is not removed.`,
 		Example: "  hostler image rm edge-01 registry.example/debian:12 --yes", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
+	c := dispatch.ChangeFlags(cmd)
 	runtimeFlag(cmd, &runtime, "that of lxc or of podman (default both)")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
@@ -133,10 +131,10 @@ that a container of podman has is not removed.`,
 		if err != nil {
 			return err
 		}
-		if err := a.Confirm(yes, "Remove "+rest[0]+"?"); err != nil {
+		if err := a.Confirm(yes || c.DryRun, "Remove "+rest[0]+"?"); err != nil {
 			return err
 		}
-		return a.change(cmd, r, host, "remove "+rest[0], protocol.Spec{Kind: protocol.KindImageRemove, Args: &protocol.ImageRemoveArgs{ImageRemove: hostcmd.ImageRemove{Image: rest[0], Runtime: runtime}, OutputOption: stream()}})
+		return a.change(cmd, c, r, host, "remove "+rest[0], protocol.Spec{Kind: protocol.KindImageRemove, Args: &protocol.ImageRemoveArgs{ImageRemove: hostcmd.ImageRemove{Image: rest[0], Runtime: runtime}, OutputOption: c.AnswerMode()}})
 	})
 	return cmd
 }
@@ -153,6 +151,7 @@ used longest ago until all take no more than --keep-mib. Without either, only wh
 left of pulls that were cut short goes, and images of podman that no container has.`,
 		Example: "  hostler image prune edge-01 --older-than 30d --yes\n  hostler image prune edge-01 --runtime lxc --keep-mib 10240 --yes", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
+	c := dispatch.ChangeFlags(cmd)
 	runtimeFlag(cmd, &runtime, "those of lxc or of podman (default both)")
 	cmd.Flags().Var(&older, "older-than", "not used for longer than this")
 	cmd.Flags().Int64Var(&keep, "keep-mib", 0, "how many MiB of images stay")
@@ -165,11 +164,11 @@ left of pulls that were cut short goes, and images of podman that no container h
 		if keep < 0 || keep > maxKeep {
 			return term.Usage(cmd.CommandPath()+" --help", "--keep-mib %d is not between 0 and %d", keep, maxKeep)
 		}
-		if err := a.Confirm(yes, "Remove images that were not used for long?"); err != nil {
+		if err := a.Confirm(yes || c.DryRun, "Remove images that were not used for long?"); err != nil {
 			return err
 		}
-		q := &protocol.ImagePruneArgs{ImagePrune: hostcmd.ImagePrune{OlderMS: older.Value.Milliseconds(), Keep: keep << 20, Runtime: runtime}, OutputOption: stream()}
-		return a.change(cmd, r, host, "prune the images", protocol.Spec{Kind: protocol.KindImagePrune, Args: q})
+		q := &protocol.ImagePruneArgs{ImagePrune: hostcmd.ImagePrune{OlderMS: older.Value.Milliseconds(), Keep: keep << 20, Runtime: runtime}, OutputOption: c.AnswerMode()}
+		return a.change(cmd, c, r, host, "prune the images", protocol.Spec{Kind: protocol.KindImagePrune, Args: q})
 	})
 	return cmd
 }
@@ -182,60 +181,13 @@ func runtimeFlag(cmd *cobra.Command, to *string, does string) {
 }
 
 // change asks for a change, and prints the images that it was about.
-func (a *commands) change(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, what string, s protocol.Spec) error {
-	all, err := a.ask(cmd.Context(), r, host, what, s)
+func (a *commands) change(cmd *cobra.Command, c *dispatch.Change, r *conn.Remote, host protocol.HostID, what string, s protocol.Spec) error {
+	all, err := dispatch.AskChange[api.Image](cmd.Context(), a.Dispatcher, c, r, host, what, s)
+	if word := c.View.Format.Word; err == nil && all != nil && word != "table" && word != "wide" {
+		return show.Print(a.UI, c.View, noun(), all)
+	}
 	for _, i := range all {
 		fmt.Fprintln(a.Out, strings.TrimSpace(term.Printable(i.Reference+" "+i.Digest)))
 	}
 	return err
-}
-
-// ask asks a host, and reads what it prints. How far it has come is told meanwhile.
-func (a *commands) ask(ctx context.Context, r *conn.Remote, host protocol.HostID, what string, s protocol.Spec) ([]api.Image, error) {
-	spec, err := dispatch.EncodeSpec(s)
-	if err != nil {
-		return nil, err
-	}
-	act, err := a.Submit(ctx, r, host, spec)
-	if err != nil {
-		return nil, term.Cannot(what, err)
-	}
-	out := new(limited)
-	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: string(host), Stdout: out, Stderr: a.Err, Hold: true, Whole: true}).Wait(ctx, act)
-	if err != nil {
-		a.Leave(act.ID)
-		return nil, err
-	}
-	if err := dispatch.Ended(what, final); err != nil {
-		return nil, err
-	}
-	images, err := read(&out.Buffer)
-	return images, term.Cannot(what, err)
-}
-
-// maxAnswer bounds what a host may answer, in bytes: tens of thousands of images.
-const maxAnswer = 16 << 20
-
-// limited is a buffer with an end.
-type limited struct{ bytes.Buffer }
-
-func (l *limited) Write(b []byte) (int, error) {
-	if l.Len()+len(b) > maxAnswer {
-		return 0, fmt.Errorf("the answer is larger than %s", term.Size(maxAnswer))
-	}
-	return l.Buffer.Write(b)
-}
-
-// read reads lines of JSON.
-func read(r io.Reader) (all []api.Image, err error) {
-	for d := json.NewDecoder(r); ; {
-		var i api.Image
-		switch err := d.Decode(&i); {
-		case err == io.EOF:
-			return all, nil
-		case err != nil:
-			return nil, errors.New("the answer of the host is not what this version can read")
-		}
-		all = append(all, i)
-	}
 }

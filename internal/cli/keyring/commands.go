@@ -29,7 +29,7 @@ type keyView struct {
 }
 
 func keyNoun() show.Noun[keyView] {
-	return show.NounOf[keyView]("name", "name key kept people path+", nil)
+	return show.NounOf[keyView]("name", "name key kept people~ path+", nil)
 }
 
 // Command returns hostler key.
@@ -221,7 +221,7 @@ func (a *Store) keyNamed(name string) (PersonKey, error) {
 func (a *Store) keyListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the keys of this machine", Args: term.NoArgs,
-		Long:    "Lists the keys that this machine can sign approvals with, and whom the rings that it keeps know by them.",
+		Long:    "Lists the keys with which this machine can sign approvals, and the person that its rings name for each.",
 		Example: "  hostler key ls\n  hostler key ls -o json",
 	}
 	v := show.ListFlags(cmd)

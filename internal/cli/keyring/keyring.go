@@ -214,14 +214,6 @@ func (a *Store) askSecret(question string) ([]byte, error) {
 			Next: "set " + passphraseFile + "=FILE",
 		}
 	}
-	fmt.Fprint(a.Err, question)
-	b, err := a.Secret(a.Done)
-	fmt.Fprintln(a.Err)
-	if errors.Is(err, term.ErrInterrupted) {
-		return nil, err
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the passphrase: %w", err)
-	}
-	return b, nil
+	text, err := a.AskHidden(question)
+	return []byte(text), err
 }

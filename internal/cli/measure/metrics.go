@@ -153,28 +153,11 @@ func parsePlace(s string, local bool) (conn.Ref, error) {
 // read asks the host, and reads what it prints.
 func (a *commands) read(ctx context.Context, r *conn.Remote, where conn.Ref, q *protocol.MetricsArgs) ([]line, error) {
 	what := "read the metrics of " + where.String()
-	spec, err := dispatch.EncodeSpec(protocol.Spec{Kind: protocol.KindHostMetrics, Args: q})
+	b, err := a.Ask(ctx, r, where.Host, where.String(), what, maxAnswer, protocol.Spec{Kind: protocol.KindHostMetrics, Args: q})
 	if err != nil {
 		return nil, err
 	}
-	act, err := a.Submit(ctx, r, where.Host, spec)
-	if err != nil {
-		return nil, term.Cannot(what, err)
-	}
-	out := &limited{left: maxAnswer}
-	var problems bytes.Buffer
-	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: where.String(), Stdout: out, Stderr: &problems, Hold: true, Whole: true}).Wait(ctx, act)
-	if err != nil {
-		a.Leave(act.ID)
-		return nil, err
-	}
-	if err := dispatch.Ended(what, final); err != nil {
-		if text := strings.TrimSpace(problems.String()); text != "" {
-			a.Say("%s", text)
-		}
-		return nil, err
-	}
-	lines, err := parse(&out.Buffer)
+	lines, err := parse(bytes.NewReader(b))
 	if err == nil && len(lines) == 0 {
 		if where.Name != "" {
 			a.Say("There are no samples of %s in that time. Is it the name of a container that has run? See: hostler ct ls", where)
@@ -194,19 +177,6 @@ const (
 // maxAnswer bounds what a host may answer: 64 MiB are a week of 300 containers.
 const maxAnswer = 64 << 20
 
-// limited is a buffer with an end.
-type limited struct {
-	bytes.Buffer
-	left int
-}
-
-func (l *limited) Write(b []byte) (int, error) {
-	if l.left -= len(b); l.left < 0 {
-		return 0, fmt.Errorf("the answer is larger than %s; ask for fewer metrics or a shorter time", term.Size(maxAnswer))
-	}
-	return l.Buffer.Write(b)
-}
-
 // parse reads lines of JSON.
 func parse(r io.Reader) ([]line, error) {
 	var lines []line
@@ -216,7 +186,7 @@ func parse(r io.Reader) ([]line, error) {
 		case err == io.EOF:
 			return lines, nil
 		case err != nil:
-			return nil, errors.New("the answer of the host is not what this version can read")
+			return nil, dispatch.ErrAnswer
 		}
 		if l.sum(); len(l.Points) > 0 {
 			lines = append(lines, l)

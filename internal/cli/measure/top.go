@@ -40,7 +40,7 @@ func loadNoun() show.Noun[load] {
 		}
 		return fmt.Sprintf("%.0f%%", v*100)
 	}
-	return show.NounOf("id", "host:id state load load1+ cpus+ memory disk containers queue:queue_depth alerts told_at:inventory_at labels+", show.Cells[load]{
+	return show.NounOf("id", "host:id state load load1+ cpus+ memory disk containers queue:queue_depth alerts~ told_at:inventory_at labels+", show.Cells[load]{
 		"load":       func(l load) any { return share(l.cpu) },
 		"memory":     func(l load) any { return share(l.memory) },
 		"disk":       func(l load) any { return share(l.disk) },

@@ -1,12 +1,8 @@
 package networks
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +16,7 @@ import (
 )
 
 func noun() show.Noun[api.NetworkPart] {
-	return show.NounOf[api.NetworkPart]("name", "kind name network owner detail orphan", nil)
+	return show.NounOf[api.NetworkPart]("name", "kind name network owner detail~ orphan", nil)
 }
 
 // parse reads [HOST] and what follows it. On a host, HOST is left out.
@@ -29,7 +25,7 @@ func parse(cmd *cobra.Command, args []string, local bool, want int) (host protoc
 		want++
 	}
 	if len(args) != want {
-		return "", nil, term.Usage(cmd.CommandPath()+" --help", "%d arguments, want %d; on a host its name is left out", len(args), want)
+		return "", nil, term.Usage(cmd.CommandPath()+" --help", "got %d arguments, want %d; with --local, leave out the name of the host", len(args), want)
 	}
 	if local {
 		return "", args, nil
@@ -42,12 +38,12 @@ func parse(cmd *cobra.Command, args []string, local bool, want int) (host protoc
 
 func (a *commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "ls [HOST]", Short: "List what a host has of networks for its containers", Args: term.AtMost(1),
+		Use: "ls [HOST]", Short: "List the network parts of a host's containers", Args: term.AtMost(1),
 		Long: `Lists the bridge of a host's containers, the cables that are plugged into it, the
-ports of the host that lead to containers, and the other rules of the packet filter
-that Hostler has made. OWNER is the container that it belongs to. A cable without an
-owner belongs to a container that Hostler has not made. ORPHAN tells what belongs to
-nobody any more; hostler net cleanup removes it.`,
+forwarded ports, and the other rules of the packet filter that Hostler has made.
+OWNER is the container that a part belongs to. A cable without an owner belongs to a
+container that Hostler has not made. ORPHAN marks parts whose container is gone;
+hostler net cleanup removes them.`,
 		Example: "  hostler net ls edge-01\n  hostler --local net ls -o json", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	return a.looking(cmd, 0, func(api.NetworkPart, []string) bool { return true })
@@ -55,8 +51,8 @@ nobody any more; hostler net cleanup removes it.`,
 
 func (a *commands) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "show [HOST] NAME", Short: "Show what belongs to a bridge or to a container", Args: term.AtMost(2),
-		Long:    `Shows of what hostler net ls lists the parts of one bridge, or of one container.`,
+		Use: "show [HOST] NAME", Short: "Show the network parts of a bridge or a container", Args: term.AtMost(2),
+		Long:    `Shows the parts of one bridge or one container, as hostler net ls lists them.`,
 		Example: "  hostler net show edge-01 hostler0\n  hostler net show edge-01 web", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	return a.looking(cmd, 1, func(p api.NetworkPart, args []string) bool { return p.Network == args[0] || p.Owner == args[0] })
@@ -109,50 +105,5 @@ itself; hostler-agent fsck finds the same while the agent is stopped.`,
 // ask asks a host, and reads what it prints.
 func (a *commands) ask(ctx context.Context, r *conn.Remote, host protocol.HostID, what string, kind protocol.Kind) ([]api.NetworkPart, error) {
 	args := &protocol.ExportArgs{OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
-	spec, err := dispatch.EncodeSpec(protocol.Spec{Kind: kind, Args: args})
-	if err != nil {
-		return nil, err
-	}
-	act, err := a.Submit(ctx, r, host, spec)
-	if err != nil {
-		return nil, err
-	}
-	out := new(limited)
-	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: string(host), Stdout: out, Stderr: a.Err, Hold: true, Whole: true}).Wait(ctx, act)
-	if err != nil {
-		a.Leave(act.ID)
-		return nil, err
-	}
-	if err := dispatch.Ended(what, final); err != nil {
-		return nil, err
-	}
-	parts, err := read(&out.Buffer)
-	return parts, term.Cannot(what, err)
-}
-
-// maxAnswer bounds what a host may answer, in bytes: tens of thousands of rules.
-const maxAnswer = 16 << 20
-
-// limited is a buffer with an end.
-type limited struct{ bytes.Buffer }
-
-func (l *limited) Write(b []byte) (int, error) {
-	if l.Len()+len(b) > maxAnswer {
-		return 0, fmt.Errorf("the answer is larger than %s", term.Size(maxAnswer))
-	}
-	return l.Buffer.Write(b)
-}
-
-// read reads lines of JSON.
-func read(r io.Reader) (all []api.NetworkPart, err error) {
-	for d := json.NewDecoder(r); ; {
-		var p api.NetworkPart
-		switch err := d.Decode(&p); {
-		case err == io.EOF:
-			return all, nil
-		case err != nil:
-			return nil, errors.New("the answer of the host is not what this version can read")
-		}
-		all = append(all, p)
-	}
+	return dispatch.Listed[api.NetworkPart](ctx, a.Dispatcher, r, host, what, protocol.Spec{Kind: kind, Args: args})
 }

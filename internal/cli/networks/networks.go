@@ -24,15 +24,15 @@ func Command(d *dispatch.Dispatcher) *cobra.Command {
 
 func (a *commands) exposeCommand() *cobra.Command {
 	return a.onPorts(&cobra.Command{
-		Use: "expose HOST/NAME HOST-PORT:CONTAINER-PORT…", Short: "Have ports of a host lead to a container",
-		Long: `Has ports of a host lead to ports of a container: whoever connects to the port of
-the host, from another machine, from another container or on the host itself,
-reaches the container. It holds until unexpose, over restarts of the container, of
-the agent and of the host, and for containers of LXC and of podman alike.
+		Use: "expose HOST/NAME HOST-PORT:CONTAINER-PORT…", Short: "Forward ports of a host to a container",
+		Long: `Forwards ports of a host to ports of a container. Connections to a forwarded port
+reach the container from other machines, from other containers and from the host
+itself. The port stays forwarded until unexpose, over restarts of the container, the
+agent and the host. It works for LXC and for podman.
 
-A port is 8080:80/tcp or 53:53/udp; without a protocol it is of TCP. A port that
-another container has, or on which a process of the host listens, is refused. Ports
-that lead to the container already stay.`,
+Write a port as 8080:80/tcp or 53:53/udp; the protocol is tcp if left out. A port is
+refused if another container has it, or if a process of the host listens on it.
+Ports that are forwarded to the container already stay.`,
 		Example: "  hostler net expose edge-01/web 8080:80\n  hostler net expose edge-01/dns 53:53/udp 53:53/tcp",
 	}, "expose ports of", "reachable", func(ports []string) (protocol.Spec, error) {
 		if _, err := port.ParseAll(ports); err != nil {
@@ -44,10 +44,10 @@ that lead to the container already stay.`,
 
 func (a *commands) unexposeCommand() *cobra.Command {
 	return a.onPorts(&cobra.Command{
-		Use: "unexpose HOST/NAME HOST-PORT…", Short: "End that ports of a host lead to a container",
-		Long: `Ends that ports of a host lead to a container. A port is 8080/tcp or 53/udp; without
-a protocol it is of TCP. Connections that are open go on. A port that does not lead
-to the container is no error.`,
+		Use: "unexpose HOST/NAME HOST-PORT…", Short: "Stop forwarding ports of a host to a container",
+		Long: `Stops forwarding ports of a host to a container. Write a port as 8080/tcp or 53/udp;
+the protocol is tcp if left out. Open connections continue. A port that is not
+forwarded to the container is no error.`,
 		Example: "  hostler net unexpose edge-01/web 8080\n  hostler net unexpose edge-01/dns 53/udp 53/tcp",
 	}, "unexpose ports of", "not reachable by them", func(ports []string) (protocol.Spec, error) {
 		outer := make([]string, 0, len(ports))

@@ -279,14 +279,15 @@ func personsOf(who []protocol.Principal) []string {
 func (a *commands) policySetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "set FILE {HOST… | -l SELECTOR | -A}", Short: "Put a signed policy into force on hosts", Args: term.AtLeast(1),
-		Long: `Brings the policy in FILE with the signatures in FILE.signed to hosts. Each verifies
-them against its own ring and the policy in force there; a file of root on the
-host, /etc/hostler/policy.toml, is in force over every signed policy.
+		Long: `Sends the policy in FILE, with the signatures in FILE.signed, to hosts. Each host
+verifies the signatures against its ring and against the policy in force there. The
+file /etc/hostler/policy.toml on a host, which only root can write, overrides every
+signed policy.
 
-Hosts that are away are waited for, unless --no-wait-offline or --wait says
-otherwise, and keep it from no other: they take it when they are back. With
-several hosts the exit code is 1 if it did not come into force on any one of them,
-5 if the time to wait was over before, 6 if only offline hosts are left.`,
+The command waits for hosts that are offline, unless --no-wait-offline or --wait says
+otherwise. An offline host delays no other host, and takes the policy when it is back.
+With several hosts the exit code is 1 if the policy did not come into force on one of
+them, 5 if the time to wait is over, and 6 if only offline hosts are left.`,
 		Example: "  hostler policy set policy.toml edge-01 edge-02\n  hostler policy set policy.toml -A",
 	}
 	c := dispatch.ChangeFlags(cmd)
@@ -296,11 +297,14 @@ several hosts the exit code is 1 if it did not come into force on any one of the
 		if err != nil {
 			return term.Cannot("read the policy", err)
 		}
+		if err := sel.Check(len(args) - 1); err != nil {
+			return err
+		}
 		r, err := a.Connect()
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(sel.Check(len(args)-1), sel.Fits(r.Local, false)); err != nil {
+		if err := sel.Fits(r.Local, false); err != nil {
 			return err
 		}
 		ctx := cmd.Context()
@@ -344,7 +348,7 @@ type policyView struct {
 }
 
 func policyNoun() show.Noun[policyView] {
-	return show.NounOf[policyView]("host", "host source number bypass digest broken", nil)
+	return show.NounOf[policyView]("host", "host source number bypass~ digest broken~", nil)
 }
 
 func (a *commands) policyShowCommand() *cobra.Command {

@@ -104,14 +104,14 @@ func (s *sessionFlags) add(cmd *cobra.Command) {
 	cmd.Flags().Var(&s.detach, "detach-keys", "keys that leave the session, separated by commas; empty for none")
 }
 
-// sharedFlag is the option of whatever begins a session on the host itself.
+// sharedFlag adds the option of commands that start a session on the host itself.
 func sharedFlag(cmd *cobra.Command, c *command) {
-	cmd.Flags().BoolVar(&c.shared, "shared", false, "of a session on this host (--local): let others take part whom the policy lets begin one")
+	cmd.Flags().BoolVar(&c.shared, "shared", false, "for a session on this host (--local): others may take part, if the policy lets them start one")
 }
 
-// recordFlag is the option of whatever begins a session.
+// recordFlag adds the option of commands that start a session.
 func recordFlag(cmd *cobra.Command, c *command) {
-	cmd.Flags().BoolVar(&c.record, "record", false, "record the output of the session, not the input; see hostler action replay")
+	cmd.Flags().BoolVar(&c.record, "record", false, "record the output of the session (never the input), for hostler action replay")
 }
 
 const sessionHelp = `
@@ -149,7 +149,7 @@ a running session it joins that session.` + sessionHelp,
 	f.BoolVar(&s.readOnly, "read-only", false, "watch a running session without typing")
 	s.add(cmd)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return asHostler(term.Usage(cmd.CommandPath()+" --help", "%s: %s", cmd.CommandPath(), err))
+		return asHostler(term.FlagError(cmd, err))
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		where := strings.Join(args, "")
@@ -196,7 +196,7 @@ func (a *commands) actionAttachCommand() *cobra.Command {
 	s := new(sessionFlags)
 	cmd := &cobra.Command{
 		Use: "attach ID", Short: "Join a running interactive session", Args: term.Exactly(1),
-		Long:    "Joins a running interactive session, together with all who are attached to it." + sessionHelp,
+		Long:    "Attaches this terminal to a running interactive session. Other terminals stay attached." + sessionHelp,
 		Example: "  hostler action attach 0199f3\n  hostler action attach 0199f3 --read-only", ValidArgsFunction: a.Completing(conn.OpenIDs),
 	}
 	cmd.Flags().BoolVar(&s.readOnly, "read-only", false, "watch without typing")
@@ -276,7 +276,7 @@ func (a *commands) needTerminal(readOnly bool) error {
 	if a.Console != nil && (a.InTTY && a.OutTTY || readOnly) {
 		return nil
 	}
-	return term.Usage("hostler run HOST -- COMMAND, or hostler exec HOST/NAME -- COMMAND", "a session needs a terminal, and stdin or stdout is none")
+	return term.Usage("hostler run HOST -- COMMAND, or hostler exec HOST/NAME -- COMMAND", "a session needs a terminal, but stdin or stdout is not one")
 }
 
 func (a *commands) sessionSpec(c *command, kind protocol.Kind, target protocol.CTID, name protocol.ContainerName, argv []string) ([]byte, error) {
@@ -291,7 +291,7 @@ func (a *commands) sessionSpec(c *command, kind protocol.Kind, target protocol.C
 // session begins a session and takes part in it.
 func (a *commands) session(ctx context.Context, r *conn.Remote, c *command, s *sessionFlags, host protocol.HostID, label string, spec []byte) error {
 	if c.shared && !r.Local {
-		return term.Usage("hostler --local attach --shared", "--shared is for a session that begins on its own host; who may type in another is up to the policy")
+		return term.Usage("hostler --local attach --shared", "--shared is for sessions that are started on their own host; in others, the policy decides")
 	}
 	if c.dryRun {
 		return a.DryRun(ctx, r, c.view, dispatch.OnHosts(spec, host)...)

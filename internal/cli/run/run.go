@@ -216,14 +216,14 @@ func (a *commands) runHosts(cmd *cobra.Command, c *command, args []string, sel *
 	if err != nil {
 		return err
 	}
+	if err := sel.Check(len(where)); err != nil {
+		return err
+	}
 	r, err := a.Connect()
 	if err != nil {
 		return err
 	}
 	ctx := cmd.Context()
-	if err := sel.Check(len(where)); err != nil {
-		return err
-	}
 	if err := sel.Fits(r.Local, c.tty); err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (a *commands) runHosts(cmd *cobra.Command, c *command, args []string, sel *
 
 // runAt runs a command in places. alone is one that need not be told as one of many,
 // own one that was named: its output and exit code are ours.
-func (a *commands) runAt(ctx context.Context, r *conn.Remote, c *command, sel *batch.Selection, places []dispatch.Place, alone, own bool) error {
+func (a *commands) runAt(ctx context.Context, r *conn.Remote, c *command, sel *batch.Selection, places []dispatch.Target, alone, own bool) error {
 	if c.dryRun {
 		return a.DryRun(ctx, r, c.view, places...)
 	}
@@ -266,9 +266,9 @@ const maxAsked = 64
 
 // sendInput sends what a command reads, unless it is refused for every place: then
 // nothing is sent in vain, and who asks in earnest is told why.
-func (a *commands) sendInput(ctx context.Context, r *conn.Remote, c *command, places []dispatch.Place) error {
-	refused := func(p dispatch.Place) bool { return dispatch.Refused(ctx, r, c.input, p.Host, p.Spec) != nil }
-	if len(places) <= maxAsked && !slices.ContainsFunc(places, func(p dispatch.Place) bool { return !refused(p) }) {
+func (a *commands) sendInput(ctx context.Context, r *conn.Remote, c *command, places []dispatch.Target) error {
+	refused := func(p dispatch.Target) bool { return dispatch.Refused(ctx, r, c.input, p.Host, p.Spec) != nil }
+	if len(places) <= maxAsked && !slices.ContainsFunc(places, func(p dispatch.Target) bool { return !refused(p) }) {
 		return nil
 	}
 	return c.input.Send(ctx, a.Dispatcher, r, "send what the command reads")

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/hostler-io/hostler/internal/cli/term"
 )
 
@@ -18,13 +16,6 @@ type Filters []filter
 type filter struct {
 	member, text string
 	not          bool
-}
-
-// FilterFlag adds the option of a list that chooses by any member.
-func FilterFlag(cmd *cobra.Command) *Filters {
-	f := &Filters{}
-	cmd.Flags().Var(f, "filter", "only those whose member, as -o json names it, is this: MEMBER=VALUE or MEMBER!=VALUE; of a list, one of it; repeatable")
-	return f
 }
 
 func (f *Filters) String() string {
@@ -53,17 +44,20 @@ func (f *Filters) Set(s string) error {
 	return nil
 }
 
-// Choose returns the things that all filters choose.
-func Choose[T any](f *Filters, items []T) ([]T, error) {
+// choose returns the things that all filters choose.
+func choose[T any](f Filters, items []T) ([]T, error) {
+	if len(f) == 0 {
+		return items, nil
+	}
 	known := members(reflect.TypeFor[T]())
-	for _, x := range *f {
+	for _, x := range f {
 		if !slices.Contains(known, x.member) {
 			slices.Sort(known)
 			return nil, term.Usage("--filter takes: "+strings.Join(slices.Compact(known), ", "), "there is no member %q", x.member)
 		}
 	}
-	return slices.DeleteFunc(items, func(it T) bool {
-		return slices.ContainsFunc(*f, func(x filter) bool { return matches(member[T](x.member)(it), x.text) == x.not })
+	return slices.DeleteFunc(slices.Clone(items), func(it T) bool {
+		return slices.ContainsFunc(f, func(x filter) bool { return matches(member[T](x.member)(it), x.text) == x.not })
 	}), nil
 }
 

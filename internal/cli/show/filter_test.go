@@ -30,7 +30,7 @@ func TestFilters(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		found, err := Choose(&f, append([]thing{}, all...))
+		found, err := choose(f, all)
 		got := ""
 		for _, it := range found {
 			got += it.Name
@@ -44,7 +44,7 @@ func TestFilters(t *testing.T) {
 		t.Error("what compares nothing is a filter")
 	}
 	f = Filters{{member: "nosuch"}}
-	if _, err := Choose(&f, all); err == nil {
+	if _, err := choose(f, all); err == nil {
 		t.Error("a member that nothing has chooses")
 	}
 }

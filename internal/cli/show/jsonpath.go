@@ -36,7 +36,7 @@ func parseJSONPath(text string) (*jsonPath, error) {
 	}
 	expr, err := jp.ParseString(path)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no JSON path: %w", text, err)
+		return nil, fmt.Errorf("%q is no JSON path: %w", text, err) // its error tells the column
 	}
 	return &jsonPath{expr}, nil
 }

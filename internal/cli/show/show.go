@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -41,12 +42,16 @@ type Column[T any] struct {
 	name string
 	at   level
 	cell func(T) any
+	long long
 }
 
 // Noun is how things of one type are printed.
 type Noun[T any] struct {
 	Columns []Column[T]
 	Name    func(T) string // for -o name, and to tell things apart
+	// Note is what people should see beside a line of a list, where there is room;
+	// empty for nothing. Nil: there is never anything.
+	Note func(T) string
 }
 
 // Cells are what stands in columns that are no member of a thing, by their names.
@@ -55,17 +60,19 @@ type Cells[T any] map[string]func(T) any
 // NounOf returns the noun of things that are printed as JSON, too. name is the member
 // that names a thing. columns are in order, with spaces between: each is the JSON
 // member of its name, or another one behind a colon, unless cells has it. One with a
-// + is left out of narrow tables, one with ++ is there where one thing is shown.
+// + is left out of narrow tables, one with ++ is there where one thing is shown. What
+// does not fit the terminal is cut in columns with a ~, and stands below its row in those
+// with ~~, and whole in those with a $, which hold commands.
 func NounOf[T any](name, columns string, cells Cells[T]) Noun[T] {
 	n := Noun[T]{Name: func(it T) string { return fmt.Sprint(member[T](name)(it)) }}
 	for word := range strings.FieldsSeq(columns) {
-		plain := strings.TrimRight(word, "+")
+		plain := strings.TrimRight(word, "+~$")
 		column, from, _ := strings.Cut(plain, ":")
 		cell, ok := cells[column]
 		if !ok {
 			cell = member[T](cmp.Or(from, column))
 		}
-		n.Columns = append(n.Columns, Column[T]{column, level(len(word) - len(plain)), cell})
+		n.Columns = append(n.Columns, Column[T]{column, level(strings.Count(word, "+")), cell, longOf(word)})
 	}
 	return n
 }
@@ -100,7 +107,7 @@ func (f *Format) Set(s string) error {
 	if text, ok := strings.CutPrefix(strings.TrimPrefix(s, "go-"), "template="); ok {
 		t, err := template.New("-o").Option("missingkey=error").Parse(text)
 		if err != nil {
-			return err
+			return fmt.Errorf("%q is no template: %s", text, templateFault(err))
 		}
 		f.Word, f.tmpl = "template", t
 		return nil
@@ -120,6 +127,42 @@ func (f *Format) Set(s string) error {
 	return nil
 }
 
+// faultOf finds what a template's error says behind the place.
+var faultOf = regexp.MustCompile(`^template: -o:[0-9:]+ (?:executing "-o" at <(.*?)>: )?(.*)$`)
+
+// templateFault is an error of a template in our words.
+func templateFault(err error) string {
+	m := faultOf.FindStringSubmatch(err.Error())
+	if m == nil {
+		return "it cannot be used"
+	}
+	at, fault := m[1], m[2]
+	if name, ok := strings.CutPrefix(fault, "map has no entry for key "); ok {
+		return fmt.Sprintf("%s: there is no member %s", at, name)
+	}
+	if name, ok := strings.CutPrefix(fault, "function "); ok {
+		return "there is no function " + strings.TrimSuffix(name, " not defined")
+	}
+	for _, known := range []struct{ text, ours string }{
+		{"unclosed action", "a {{ has no }}"},
+		{"unexpected EOF", "an {{if}}, {{range}} or {{with}} has no {{end}}"},
+		{"missing value", "{{}} is empty"},
+		{"unterminated", "a text in quotes does not end"},
+		{"can't evaluate field", at + ": only objects have members"},
+		{"nil pointer", at + " has no value"},
+		{"range can't iterate", at + " is not a list"},
+		{"error calling index", at + ": there is no such entry"},
+	} {
+		if strings.Contains(fault, known.text) {
+			return known.ours
+		}
+	}
+	if at != "" {
+		return at + " cannot be computed"
+	}
+	return "what stands in {{ }} cannot be understood"
+}
+
 // View is how the user wants to see something: the options of every list and
 // show.
 type View struct {
@@ -128,6 +171,7 @@ type View struct {
 	Watch     bool
 	Limit     int
 	One       bool // a show: one object and no list
+	filters   Filters
 }
 
 func completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -151,7 +195,11 @@ func ShowFlags(cmd *cobra.Command) *View {
 }
 
 // ListFlags adds the options of a list.
-func ListFlags(cmd *cobra.Command) *View { return LimitedFlags(cmd, 0) }
+func ListFlags(cmd *cobra.Command) *View {
+	v := LimitedFlags(cmd, 0)
+	cmd.Flags().Var(&v.filters, "filter", "only those whose member, as -o json names it, is this: MEMBER=VALUE or MEMBER!=VALUE; of a list, one of it; repeatable")
+	return v
+}
 
 // LimitedFlags adds those of a list that is too long to be printed whole.
 func LimitedFlags(cmd *cobra.Command, limit int) *View {
@@ -174,6 +222,10 @@ type Table[T any] struct {
 
 // Print prints what there is.
 func (t *Table[T]) Print(w io.Writer, items []T) error {
+	items, err := choose(t.View.filters, items)
+	if err != nil {
+		return err
+	}
 	if t.View.Limit > 0 && len(items) > t.View.Limit {
 		items = items[:t.View.Limit]
 	}
@@ -317,17 +369,53 @@ func (t *Table[T]) printRows(w io.Writer, items []T) {
 		}
 	}
 	t.headed = true
+	folded := t.fit(columns)
 	for n, row := range rows {
-		var line strings.Builder
+		var line, under strings.Builder
 		for i, s := range row {
-			pad := strings.Repeat(" ", t.Widths[i]-utf8.RuneCountInString(s))
+			switch {
+			case folded && columns[i].long >= below:
+				if n >= first {
+					under.WriteString(columns[i].fold(s, t.UI.Width()))
+				}
+				continue
+			case columns[i].long == cut:
+				s = term.Cut(s, t.Widths[i])
+			}
+			pad := strings.Repeat(" ", max(0, t.Widths[i]-utf8.RuneCountInString(s)))
 			if n >= first && columns[i].name == "state" {
 				s = t.UI.Colour(s)
 			}
 			line.WriteString(s + pad + gap)
 		}
+		if n >= first && t.Noun.Note != nil {
+			line.WriteString(t.note(items[n-first]))
+		}
 		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+		fmt.Fprint(w, under.String())
 	}
+}
+
+// leastNote is the part of a note that tells anything.
+const leastNote = 20
+
+// note is what stands behind a row: on a terminal, as much as its line has room for.
+func (t *Table[T]) note(it T) string {
+	note := []rune(term.Printable(t.Noun.Note(it)))
+	if !t.UI.OutTTY {
+		return string(note)
+	}
+	room := t.UI.Columns()
+	for _, width := range t.Widths {
+		room -= width + len(gap)
+	}
+	switch {
+	case len(note) <= room:
+		return string(note)
+	case room < leastNote:
+		return ""
+	}
+	return string(note[:room-1]) + "…"
 }
 
 // printFields prints one thing, a field per line, and what it holds of sentences one
@@ -449,7 +537,7 @@ func (t *Table[T]) printTemplate(w io.Writer, items []T) error {
 		}
 		var line bytes.Buffer
 		if err := t.View.Format.tmpl.Execute(&line, tree); err != nil {
-			return term.Usage("-o json shows what there is", "the template does not fit the output: %s", err)
+			return term.Usage("-o json shows what there is", "the template does not fit the output: %s", templateFault(err))
 		}
 		fmt.Fprintln(w, line.String())
 	}

@@ -2,16 +2,19 @@ package show
 
 import (
 	"bytes"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/terminal"
 )
 
 func TestTableKeepsColumns(t *testing.T) {
 	a := &term.UI{Getenv: func(string) string { return "" }, Now: time.Now}
 	n := Noun[string]{Name: func(s string) string { return s }, Columns: []Column[string]{
-		{"name", inTable, func(s string) any { return s }}, {"n", inTable, func(s string) any { return len(s) }}, {"wide", inWide, func(string) any { return "w" }},
+		{"name", inTable, func(s string) any { return s }, whole}, {"n", inTable, func(s string) any { return len(s) }, whole}, {"wide", inWide, func(string) any { return "w" }, whole},
 	}}
 	var out bytes.Buffer
 	tab := &Table[string]{UI: a, Noun: n, View: &View{Format: Format{Word: "table"}}}
@@ -28,6 +31,42 @@ func TestTableKeepsColumns(t *testing.T) {
 	tab = &Table[string]{UI: a, Noun: n, View: &View{Format: Format{Word: "yaml"}}}
 	if err := tab.Print(&out, []string{"yes", "12", "a: b"}); err != nil || out.String() != "- \"yes\"\n- \"12\"\n- \"a: b\"\n" {
 		t.Errorf("yaml: %v\n%s", err, out.String())
+	}
+}
+
+// screen is a terminal of so many columns.
+type screen uint16
+
+func (s screen) Raw() (func(), error) { return func() {}, nil }
+
+func (s screen) Size() (terminal.Size, error) { return terminal.Size{Rows: 24, Cols: uint16(s)}, nil }
+
+func (s screen) Resized() (<-chan os.Signal, func()) { return nil, func() {} }
+
+// TestNote: what people should see stands behind a row, and never wraps its line.
+func TestNote(t *testing.T) {
+	n := Noun[string]{Columns: []Column[string]{{name: "state", at: inTable, cell: func(s string) any { return s }}}, Note: func(s string) string {
+		return map[string]string{"degraded": "the disk is full: 0 bytes are free in /var/lib/hostler"}[s]
+	}}
+	for _, c := range []struct {
+		tty  bool
+		cols uint16
+		want string
+	}{
+		{false, 0, "the disk is full: 0 bytes are free in /var/lib/hostler"},
+		{true, 120, "the disk is full: 0 bytes are free in /var/lib/hostler"},
+		{true, 40, "the disk is full: 0 bytes a…"},
+		{true, 30, ""},
+	} {
+		ui := &term.UI{OutTTY: c.tty, Getenv: func(string) string { return "" }, Console: screen(c.cols)}
+		var out bytes.Buffer
+		tab := &Table[string]{UI: ui, Noun: n, View: &View{Format: Format{Word: "table"}, noHeaders: true}}
+		if err := tab.Print(&out, []string{"degraded", "late"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.NewReplacer("\x1b[33m", "", "\x1b[0m", "").Replace(out.String()); got != strings.TrimRight("degraded   "+c.want, " ")+"\nlate\n" {
+			t.Errorf("%d columns: %q", c.cols, got)
+		}
 	}
 }
 

@@ -1,15 +1,15 @@
 package term
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+
+	"github.com/hostler-io/hostler/internal/cmdline"
 )
 
 // HelpWidth is how wide help may be: it is read in windows of 80 columns, beside
@@ -70,14 +70,8 @@ func onlyBelow(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	next := cmd.CommandPath() + " --help"
-	for cmd.SuggestionsMinimumDistance = 1; cmd.SuggestionsMinimumDistance <= 2; cmd.SuggestionsMinimumDistance++ { // the nearest first
-		if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
-			next = cmd.CommandPath() + " " + s[0]
-			break
-		}
-	}
-	return Usage(next, "%s has no command %q", cmd.CommandPath(), args[0])
+	text, next := cmdline.NoCommand(cmd, args[0])
+	return Usage(cmp.Or(next, cmd.CommandPath()+" --help"), "%s", text)
 }
 
 // help prints the help of a command, if there is one.
@@ -95,28 +89,7 @@ func help(cmd *cobra.Command, args []string) error {
 
 // FlagError says what is wrong with an option.
 func FlagError(cmd *cobra.Command, err error) error {
-	text := err.Error()
-	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		text = bad.Unwrap().Error()
-		if num, ok := errors.AsType[*strconv.NumError](bad); ok {
-			text = fmt.Sprintf("%q is %s", bad.GetValue(), flagWant(bad.GetFlag().Value.Type(), num))
-		}
-		text = "--" + bad.GetFlag().Name + ": " + text
-	}
-	return Usage(cmd.CommandPath()+" --help", "%s: %s", cmd.CommandPath(), text)
-}
-
-// flagWant says what the value of an option of some type is not.
-func flagWant(kind string, err *strconv.NumError) string {
-	switch {
-	case kind == "bool":
-		return "not true or false"
-	case errors.Is(err, strconv.ErrRange):
-		return "out of range"
-	case strings.HasPrefix(kind, "uint"):
-		return "not a whole number of 0 or more"
-	}
-	return "not a whole number"
+	return Usage(cmd.CommandPath()+" --help", "%s: %s", cmd.CommandPath(), cmdline.Flag(cmd, err))
 }
 
 // noneEmpty refuses arguments that hold nothing: such come from variables that
@@ -129,38 +102,21 @@ func noneEmpty(cmd *cobra.Command, args []string) error {
 }
 
 // NoArgs refuses arguments.
-func NoArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return Usage(cmd.CommandPath()+" --help", "%s takes no arguments, got %q", cmd.CommandPath(), args)
-	}
-	return nil
-}
+func NoArgs(cmd *cobra.Command, args []string) error { return between(0, 0)(cmd, args) }
 
 // AtLeast asks for n arguments or more.
-func AtLeast(n int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < n {
-			return Usage(cmd.CommandPath()+" --help", "%s takes at least %d argument(s), got %d; usage: %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
-		}
-		return noneEmpty(cmd, args)
-	}
-}
+func AtLeast(n int) cobra.PositionalArgs { return between(n, -1) }
 
 // Exactly asks for as many arguments as the use line names.
-func Exactly(n int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
-			return Usage(cmd.CommandPath()+" --help", "%s takes %d argument(s), got %d; usage: %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
-		}
-		return noneEmpty(cmd, args)
-	}
-}
+func Exactly(n int) cobra.PositionalArgs { return between(n, n) }
 
 // AtMost allows up to n arguments.
-func AtMost(n int) cobra.PositionalArgs {
+func AtMost(n int) cobra.PositionalArgs { return between(0, n) }
+
+func between(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > n {
-			return Usage(cmd.CommandPath()+" --help", "%s takes at most %d argument(s), got %d; usage: %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
+		if text := cmdline.Count(cmd, args, least, most); text != "" {
+			return Usage(cmd.CommandPath()+" --help", "%s", text)
 		}
 		return noneEmpty(cmd, args)
 	}

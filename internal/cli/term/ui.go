@@ -28,10 +28,12 @@ import (
 type UI struct {
 	In  io.Reader
 	Out io.Writer
-	Err io.Writer // safe for concurrent use
+	Err io.Writer // safe for concurrent use, which Run makes it
 
 	InTTY, OutTTY, ErrTTY bool    // whether the stream is a terminal
 	Console               Console // of In; nil without a terminal
+	// Width is how many columns the terminal of Out has, 0 if that is not known.
+	Width func() int
 
 	Getenv  func(string) string
 	Environ func() []string // for the programs that this one starts
@@ -50,10 +52,17 @@ type UI struct {
 // OfProcess returns the UI of this process, whose environment is given.
 func OfProcess(getenv func(string) string, environ func() []string) *UI {
 	ui := &UI{
-		In: os.Stdin, Out: os.Stdout, Err: &lockedWriter{w: os.Stderr},
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		InTTY: term.IsTerminal(int(os.Stdin.Fd())), OutTTY: term.IsTerminal(int(os.Stdout.Fd())), ErrTTY: term.IsTerminal(int(os.Stderr.Fd())),
 		Getenv: getenv, Environ: environ, Now: clock.Now, Every: 2 * time.Second, Secret: readSecret,
 		Random: func(b []byte) { _, _ = rand.Read(b) }, // it never fails
+		Width: func() int {
+			cols, _, err := term.GetSize(int(os.Stdout.Fd()))
+			if err != nil {
+				return 0
+			}
+			return cols
+		},
 	}
 	if ui.InTTY {
 		ui.Console = tty{os.Stdin}
@@ -65,7 +74,11 @@ func OfProcess(getenv func(string) string, environ func() []string) *UI {
 func (a *UI) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	talk := &talk{w: a.Err}
 	out := &data{w: a.Out, lost: stop}
+	if a.Err = talk; a.OutTTY {
+		out.shown = talk
+	}
 	a.Out, a.Done, a.Args = out, ctx.Done(), args
 	root.SetArgs(args)
 	root.SetIn(a.In)
@@ -75,24 +88,13 @@ func (a *UI) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	return report(a.Err, args, out.judge(cmd.Name(), err))
 }
 
-// lockedWriter lets the streams of several hosts share a terminal.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(b)
-}
-
 // data is the standard output. What it could not write is remembered, so that no
-// command has to look at each of its writes, and ends all that goes on: there is
-// nobody to tell.
+// command has to look at each of its writes, and ends all that goes on: its
+// reader is gone.
 type data struct {
-	w    io.Writer
-	lost func()
+	w     io.Writer
+	lost  func()
+	shown *talk // what has a line on the same terminal, which makes room; nil for none
 
 	mu  sync.Mutex
 	err error
@@ -101,6 +103,9 @@ type data struct {
 func (d *data) Write(b []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.shown != nil {
+		d.shown.show("")
+	}
 	n, err := d.w.Write(b)
 	if err != nil && d.err == nil {
 		d.err = err
@@ -110,7 +115,7 @@ func (d *data) Write(b []byte) (int, error) {
 }
 
 // judge makes a failure of what a command has come to, if some of its data is
-// lost: whoever reads an exit code of 0 believes to have all of it.
+// lost: a caller that reads an exit code of 0 believes to have all of it.
 func (d *data) judge(command string, err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,7 +137,7 @@ func (a *UI) Say(format string, args ...any) {
 }
 
 // Confirm asks before something that cannot be undone. Elsewhere than on a
-// terminal nobody can answer, so there it takes --yes.
+// terminal there is no answer, so there it takes --yes.
 func (a *UI) Confirm(yes bool, question string) error {
 	if yes {
 		return nil
@@ -157,6 +162,30 @@ func (a *UI) Confirm(yes bool, question string) error {
 // ask prints a question and reads one line.
 func (a *UI) ask(question string) (string, error) {
 	fmt.Fprint(a.Err, question)
+	line, err := a.line()
+	if errors.Is(err, ErrInterrupted) {
+		fmt.Fprintln(a.Err) // behind the question
+	}
+	return line, err
+}
+
+// AskHidden asks a question on a terminal, and reads a line that it does not show. From
+// elsewhere it reads a line without a question.
+func (a *UI) AskHidden(question string) (string, error) {
+	if !a.InTTY || !a.ErrTTY {
+		return a.line()
+	}
+	fmt.Fprint(a.Err, question)
+	line, err := a.Secret(a.Done)
+	fmt.Fprintln(a.Err)
+	if err != nil && !errors.Is(err, ErrInterrupted) {
+		err = fmt.Errorf("read the answer: %w", err)
+	}
+	return string(line), err
+}
+
+// line reads one line of standard input.
+func (a *UI) line() (string, error) {
 	line, err := answered(a.Done, func() ([]byte, error) {
 		var line []byte
 		for b := make([]byte, 1); len(line) < 1000; {
@@ -171,13 +200,10 @@ func (a *UI) ask(question string) (string, error) {
 		}
 		return line, nil
 	})
-	if errors.Is(err, ErrInterrupted) {
-		fmt.Fprintln(a.Err) // behind the question
-	}
 	return strings.TrimSpace(string(line)), err
 }
 
-// answered reads what somebody types, unless done comes first. A read of a
+// answered reads what is typed, unless done comes first. A read of a
 // terminal cannot be broken off: then it goes on until the program has ended, which
 // is at once.
 func answered(done <-chan struct{}, read func() ([]byte, error)) ([]byte, error) {
@@ -239,19 +265,28 @@ func (a *UI) Colour(s string) string {
 // screenWidth is how much of a line is shown at most.
 const screenWidth = 78
 
+// Columns is how many characters a line of the terminal takes without wrapping.
+func (a *UI) Columns() int {
+	if a.Console != nil {
+		if s, err := a.Console.Size(); err == nil && s.Cols > 1 {
+			return int(s.Cols) - 1
+		}
+	}
+	return screenWidth
+}
+
 // Fit cuts a line that would wrap on the terminal: such a one could not be taken
 // away again.
 func (a *UI) Fit(row string) string {
-	width := screenWidth
-	if a.Console != nil {
-		if s, err := a.Console.Size(); err == nil && s.Cols > 1 {
-			width = min(width, int(s.Cols)-1)
-		}
-	}
-	if r := []rune(row); len(r) > width {
+	return Cut(row, min(screenWidth, a.Columns()))
+}
+
+// Cut ends a text with … where it is longer than a width.
+func Cut(text string, width int) string {
+	if r := []rune(text); len(r) > width {
 		return string(r[:width-1]) + "…"
 	}
-	return row
+	return text
 }
 
 // Pause waits, or returns errInterrupted.

@@ -22,7 +22,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// stageLife is for how long what a pull that was broken off has left is kept.
+// stageLife is how long the files of an interrupted pull are kept.
 const stageLife = 7 * 24 * time.Hour
 
 // Pull returns hostler pull.

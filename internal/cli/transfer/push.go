@@ -177,7 +177,9 @@ func (a *Files) push(ctx context.Context, t *transfer, from []string, to RemoteP
 		return a.PrintID(t.view, act)
 	}
 	beside, said := &moveWords{to: a.Err}, &moveWords{to: a.Err}
-	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: to.String(), Stdout: beside, Stderr: said}).Wait(ctx, act)
+	tick := a.Tick(to.String(), "")
+	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: to.String(), Stdout: beside, Stderr: said, Ticker: tick}).Wait(ctx, act)
+	tick.End()
 	beside.End()
 	switch {
 	case err == nil:

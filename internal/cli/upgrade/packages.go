@@ -18,7 +18,7 @@ import (
 // packages are what was named by --package: of one version, for some architectures.
 type packages struct {
 	version string
-	parts   map[string][]release.Part // by architecture
+	parts   map[string][]release.Package // by architecture
 	files   []*os.File
 }
 
@@ -30,7 +30,7 @@ func (p *packages) close() {
 
 // openPackages reads packages, and their signatures beside them.
 func openPackages(names []string) (*packages, error) {
-	p := &packages{parts: map[string][]release.Part{}}
+	p := &packages{parts: map[string][]release.Package{}}
 	for _, name := range names {
 		if err := p.add(name); err != nil {
 			p.close()
@@ -65,7 +65,7 @@ func (p *packages) add(name string) error {
 		return err
 	}
 	p.version = d.Version
-	p.parts[d.Architecture] = append(p.parts[d.Architecture], release.Part{
+	p.parts[d.Architecture] = append(p.parts[d.Architecture], release.Package{
 		Name: filepath.Base(name), Signature: sig, Size: i.Size(), Content: io.NewSectionReader(f, 0, i.Size()),
 	})
 	return nil

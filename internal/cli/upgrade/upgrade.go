@@ -211,10 +211,10 @@ func (a *commands) roll(ctx context.Context, r *conn.Remote, o *options, p *pack
 		}
 		specs[arch] = spec
 	}
-	places := func(hosts []api.Host) []dispatch.Place {
-		return conn.Each(hosts, func(h api.Host) dispatch.Place {
+	places := func(hosts []api.Host) []dispatch.Target {
+		return conn.Each(hosts, func(h api.Host) dispatch.Target {
 			arch, _ := p.archOf(h)
-			return dispatch.Place{Label: h.ID, Host: protocol.HostID(h.ID), Spec: specs[arch]}
+			return dispatch.Target{Label: h.ID, Host: protocol.HostID(h.ID), Spec: specs[arch]}
 		})
 	}
 	probation := protocol.DefaultProbation

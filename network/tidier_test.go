@@ -1,33 +1,18 @@
-package main
+package network_test
 
 import (
 	"context"
 	"net/netip"
-	"runtime"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/network"
 )
 
-// TestNetTidier: a rule of a port is left over if its container is not known, and of those
+// TestTidier: a rule of a port is left over if its container is not known, and of those
 // of this agent alone.
-func TestNetTidier(t *testing.T) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // the thread ends with its network
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			t.Errorf("new network namespace (this test needs root): %v", err)
-			return
-		}
-		testNetTidier(t)
-	}()
-	<-done
-}
+func TestTidier(t *testing.T) { inNamespace(t, testTidier) }
 
-func testNetTidier(t *testing.T) {
+func testTidier(t *testing.T) {
 	port := func(owner string, number uint16) network.Port {
 		return network.Port{Owner: owner, Protocol: "tcp", Host: number, Container: 80, Address: netip.MustParseAddr("10.9.9.2"), Bridge: "hlt-none"}
 	}
@@ -37,7 +22,7 @@ func testNetTidier(t *testing.T) {
 			return
 		}
 	}
-	tidier := netTidier{"mine", func(context.Context) (map[string]bool, error) { return map[string]bool{"web": true}, nil }}
+	tidier := network.Tidier{Mark: "mine", Known: func(context.Context) (map[string]bool, error) { return map[string]bool{"web": true}, nil }}
 	for _, want := range []struct {
 		repair bool
 		found  int

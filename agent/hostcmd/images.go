@@ -1,4 +1,4 @@
-package main
+package hostcmd
 
 import (
 	"cmp"
@@ -19,31 +19,28 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// imageSetup is what the agent tells its own command about images. Podman is the socket
+// imageOption is what the agent tells its own command about images. Podman is the socket
 // of its service; empty is none.
-type imageSetup struct {
-	Dir        string
-	Registries image.Registries
-	MaxBytes   int64
-	Podman     string
+type imageOption struct {
+	ImageSetup
+	Podman string
 }
 
-// imagePrinters are the commands of the kinds about images. runtimes are those of this
-// host.
-func imagePrinters(self string, s state, c config, runtimes []container.Runtime) (map[protocol.Kind][]string, error) {
-	var setup imageSetup
+// imagePrinters are the commands of the kinds about images.
+func (h Host) imagePrinters(runtimes []container.Runtime) (map[protocol.Kind][]string, error) {
+	var o imageOption
 	for _, r := range runtimes {
 		switch r.Kind() {
 		case container.KindLXC:
-			setup.Dir, setup.Registries, setup.MaxBytes = s.images(), c.Images.registries(), int64(c.Images.MaxGiB)<<30
+			o.ImageSetup = h.Images
 		case container.KindPodman:
-			setup.Podman = c.Podman.Socket
+			o.Podman = h.Podman
 		}
 	}
-	if setup.Dir == "" && setup.Podman == "" {
+	if o.Dir == "" && o.Podman == "" {
 		return nil, nil
 	}
-	raw, err := json.Marshal(setup)
+	raw, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +48,7 @@ func imagePrinters(self string, s state, c config, runtimes []container.Runtime)
 	for kind, verb := range map[protocol.Kind]string{
 		protocol.KindImageList: "ls", protocol.KindImagePull: "pull", protocol.KindImageRemove: "rm", protocol.KindImagePrune: "prune",
 	} {
-		all[kind] = []string{self, "images", verb, "--setup=" + string(raw)}
+		all[kind] = []string{"images", verb, "--setup=" + string(raw)}
 	}
 	return all, nil
 }
@@ -73,7 +70,7 @@ type imageOptions struct {
 }
 
 // imagesCommand is run by the agent itself, under a supervisor.
-func imagesCommand() *cobra.Command {
+func (c Config) imagesCommand() *cobra.Command {
 	cmd := daemon.Group("images", "For the agent alone", "images needs ls, pull, rm or prune")
 	cmd.Hidden = true
 	for verb, do := range map[string]func(context.Context, *images, imageOptions) error{
@@ -83,7 +80,7 @@ func imagesCommand() *cobra.Command {
 		sub := &cobra.Command{
 			Use: verb, Short: "For the agent alone", Hidden: true, Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				i, err := openImages(o)
+				i, err := c.openImages(o)
 				if err != nil {
 					return err
 				}
@@ -102,8 +99,8 @@ func imagesCommand() *cobra.Command {
 	return cmd
 }
 
-func openImages(o imageOptions) (i *images, err error) {
-	var s imageSetup
+func (c Config) openImages(o imageOptions) (i *images, err error) {
+	var s imageOption
 	if err := json.Unmarshal([]byte(o.setup), &s); err != nil {
 		return nil, daemon.Usage(err)
 	}
@@ -114,11 +111,7 @@ func openImages(o imageOptions) (i *images, err error) {
 		}
 	}
 	if s.Podman != "" && o.runtime != string(container.KindLXC) {
-		self, err := thisProgram()
-		if err != nil {
-			return nil, err
-		}
-		if i.podman, err = podman.New(podman.Config{Socket: s.Podman, Supervisor: []string{self, supervisePodman}}); err != nil {
+		if i.podman, err = c.Podman(s.Podman); err != nil {
 			return nil, err
 		}
 	}
@@ -160,7 +153,7 @@ func listImages(ctx context.Context, i *images, _ imageOptions) error {
 		return err
 	}
 	for _, p := range all {
-		for _, name := range names(p) {
+		for _, name := range referencesOf(p) {
 			if err := i.out.Encode(ofPodman(p, name)); err != nil {
 				return err
 			}
@@ -169,8 +162,8 @@ func listImages(ctx context.Context, i *images, _ imageOptions) error {
 	return nil
 }
 
-// names are those of an image of podman, one at least.
-func names(p podman.Image) []string {
+// referencesOf are the names of an image of podman, one at least.
+func referencesOf(p podman.Image) []string {
 	if len(p.References) == 0 {
 		return []string{""}
 	}
@@ -238,7 +231,7 @@ func removeImage(ctx context.Context, i *images, o imageOptions) error {
 func pruneImages(ctx context.Context, i *images, o imageOptions) error {
 	if o.keep > 0 && i.podman != nil {
 		if o.runtime == string(container.KindPodman) {
-			return errors.New("podman does not say when an image was used, so nobody can say which of them stay; give an age")
+			return errors.New("podman does not record when an image was last used, so their number cannot be limited; give an age instead")
 		}
 		fmt.Fprintln(i.notes, "how much stays is for lxc alone; images of podman are left alone")
 		i.podman = nil

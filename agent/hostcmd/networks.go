@@ -1,10 +1,9 @@
-package main
+package hostcmd
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -15,20 +14,9 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/client"
-	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/network"
-	"github.com/hostler-io/hostler/protocol"
 )
-
-// networkPrinters are the commands of the kinds about networks.
-func networkPrinters(self string, s state, c config) map[protocol.Kind][]string {
-	all := make(map[protocol.Kind][]string)
-	for kind, verb := range map[protocol.Kind]string{protocol.KindNetworkList: "ls", protocol.KindNetworkCleanup: "cleanup"} {
-		all[kind] = []string{self, "networks", verb, "--socket=" + c.Socket, "--bridge=" + c.Network.Bridge, "--mark=" + s.mark()}
-	}
-	return all
-}
 
 // networks is what a host has of networks, for one command.
 type networks struct{ socket, bridge, mark string }
@@ -113,7 +101,7 @@ func links(bridge string, pids map[int]string) (parts []api.NetworkPart, err err
 	if err != nil || !there {
 		return nil, err
 	}
-	parts = append(parts, api.NetworkPart{Kind: "bridge", Name: bridge, Network: bridge, Detail: strings.Join(prefixes(plugs.Addresses), " ")})
+	parts = append(parts, api.NetworkPart{Kind: "bridge", Name: bridge, Network: bridge, Detail: strings.Trim(fmt.Sprint(plugs.Addresses), "[]")})
 	for _, c := range plugs.Cables {
 		parts = append(parts, api.NetworkPart{Kind: "cable", Name: c.Name, Network: bridge, Owner: pids[c.PID]})
 	}
@@ -150,46 +138,10 @@ func (n networks) cleanup(ctx context.Context, w io.Writer) error {
 		}
 		return all, nil
 	}
-	found, err := netTidier{n.mark, known}.Debris(ctx, true)
+	found, err := network.Tidier{Mark: n.mark, Known: known}.Debris(ctx, true)
 	e := json.NewEncoder(w)
 	for _, d := range found {
 		err = cmp.Or(err, e.Encode(api.NetworkPart{Kind: d.Kind, Name: d.Object, Orphan: d.Cause, Detail: d.Failure}))
 	}
 	return err
-}
-
-// netTidier finds rules of the packet filter whose container is gone. It is a
-// [container.Tidier].
-type netTidier struct {
-	mark  string
-	known func(context.Context) (map[string]bool, error) // ids of all containers
-}
-
-// Debris implements [container.Tidier].
-func (n netTidier) Debris(ctx context.Context, repair bool) (all []container.Debris, err error) {
-	rules, err := network.Marked(n.mark)
-	if errors.Is(err, network.ErrUnsupported) || err == nil && len(rules) == 0 {
-		return nil, nil // where no rules can be, none are left
-	}
-	if err != nil {
-		return nil, err
-	}
-	known, err := n.known(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range rules {
-		if r.Owner == "" || known[r.Owner] {
-			continue
-		}
-		d := container.Debris{
-			Kind: "port rule", Object: r.Chain + ": " + r.Text,
-			Cause: "no container of this host has the id " + r.Owner, Repair: "remove the rule",
-		}
-		if repair {
-			d.Mend(func() error { return network.Unmark(n.mark, []network.Rule{r}) })
-		}
-		all = append(all, d)
-	}
-	return all, nil
 }

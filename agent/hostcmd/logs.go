@@ -1,7 +1,8 @@
-package main
+package hostcmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -59,7 +60,7 @@ func printLog(ctx context.Context, kind container.Kind, path, socket, name strin
 	case container.KindPodman:
 		r, err = podman.New(podman.Config{Socket: socket})
 	default:
-		return fmt.Errorf("%w: --runtime is lxc or podman", daemon.ErrUsage)
+		return daemon.Usage(errors.New("--runtime is lxc or podman"))
 	}
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package hostcmd
 
 import (
 	"context"
@@ -22,53 +22,16 @@ import (
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/podman"
-	"github.com/hostler-io/hostler/protocol"
 )
-
-// openBackups returns the backups of a host, which its key signs. A host without a fleet
-// makes its key for the first one.
-func (s state) openBackups() (backup.Store, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return backup.Store{}, err
-	}
-	key, _, err := s.keys(host)
-	if err != nil {
-		return backup.Store{}, err
-	}
-	return backup.Store{Dir: s.backups(), Signer: key, Key: key.PublicKey()}, nil
-}
-
-// kept are the backups of a host, for its containers.
-type kept struct{ state }
-
-// Image implements containers.Backups.
-func (k kept) Image(ctx context.Context, name string) (container.Kind, container.Image, error) {
-	s, err := k.openBackups()
-	if err != nil {
-		return "", container.Image{}, err
-	}
-	return s.Image(ctx, name)
-}
-
-// backupPrinters are the commands of the kinds about backups.
-func backupPrinters(self string, s state, c config) map[protocol.Kind][]string {
-	all := make(map[protocol.Kind][]string)
-	for kind, verb := range map[protocol.Kind]string{
-		protocol.KindBackup: "create", protocol.KindBackupList: "ls", protocol.KindBackupVerify: "verify", protocol.KindBackupRemove: "rm",
-	} {
-		all[kind] = []string{self, "backups", verb, "--state-dir=" + string(s), "--lxc-path=" + c.LXC.Path, "--lxc-helper=" + c.LXC.Helper, "--podman-socket=" + c.Podman.Socket}
-	}
-	return all
-}
 
 // backupOptions are what the kinds say.
 type backupOptions struct {
 	state, path, helper, socket, runtime, name, backup string
+	locks                                              string // of containers, a directory
 }
 
 // backupsCommand is run by the agent itself, under a supervisor.
-func backupsCommand() *cobra.Command {
+func (c Config) backupsCommand() *cobra.Command {
 	cmd := daemon.Group("backups", "For the agent alone", "backups needs create, ls, verify or rm")
 	cmd.Hidden = true
 	for verb, do := range map[string]func(context.Context, backup.Store, backupOptions, io.Writer) error{
@@ -78,10 +41,11 @@ func backupsCommand() *cobra.Command {
 		sub := &cobra.Command{
 			Use: verb, Short: "For the agent alone", Hidden: true, Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				s, err := state(o.state).openBackups()
+				s, locks, err := c.Backups(o.state)
 				if err != nil {
 					return err
 				}
+				o.locks = locks
 				return do(cmd.Context(), s, o, cmd.OutOrStdout())
 			},
 		}
@@ -111,7 +75,7 @@ func (o backupOptions) described(ctx context.Context) (r filer, img container.Im
 		p, err := podman.New(podman.Config{Socket: o.socket})
 		return filer{p, p}, img, err
 	}
-	l, err := lxc.New(lxc.Config{Helper: o.helper, LXCPath: o.path, LockDir: state(o.state).locks()})
+	l, err := lxc.New(lxc.Config{Helper: o.helper, LXCPath: o.path, LockDir: o.locks})
 	if err != nil {
 		return r, img, err
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/hostler-io/hostler/runner/supervise"
 )
 
-// Place is a system of files: that of the host, or of a container, running or
+// System is a system of files: that of the host, or of a container, running or
 // stopped.
-type Place struct {
+type System struct {
 	// Root is its root directory as this process sees it.
 	Root string `json:"root"`
 	// Init is the first process of a container that runs, and Ticks when it
@@ -84,7 +84,7 @@ func inside(m []IDRange, id uint32) uint32 {
 }
 
 // Chown gives a file the owner that the place names so.
-func (p *Place) Chown(f *os.File, o Owner) error {
+func (p *System) Chown(f *os.File, o Owner) error {
 	uid, err := outside(p.UIDs, o.UID)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (p *Place) Chown(f *os.File, o Owner) error {
 // Enter makes this process write as root of the place, for good: a file system of a
 // container that has users of its own takes no file of anybody else. It keeps what root
 // may do.
-func (p *Place) Enter() error {
+func (p *System) Enter() error {
 	uid, err := outside(p.UIDs, 0)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (p *Place) Enter() error {
 }
 
 // OwnerOf tells to whom something belongs, as the place counts.
-func (p *Place) OwnerOf(i fs.FileInfo) Owner {
+func (p *System) OwnerOf(i fs.FileInfo) Owner {
 	st, ok := i.Sys().(*syscall.Stat_t)
 	if !ok {
 		return Owner{}
@@ -128,7 +128,7 @@ func (p *Place) OwnerOf(i fs.FileInfo) Owner {
 
 // FindOwner returns the owner of a name or UID:GID, as the place's own tables
 // have it. Empty is root.
-func (p *Place) FindOwner(owner string) (Owner, error) {
+func (p *System) FindOwner(owner string) (Owner, error) {
 	if owner == "" {
 		return Owner{}, nil
 	}
@@ -142,7 +142,7 @@ func (p *Place) FindOwner(owner string) (Owner, error) {
 // open opens a path of the place. Links and ".." never lead out of it, and none
 // of the kernel's own links is followed: what a container makes of its names
 // while they are looked up stays its own.
-func (p *Place) open(name string, flags int) (*os.File, error) {
+func (p *System) open(name string, flags int) (*os.File, error) {
 	root, err := unix.Open(p.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: p.Root, Err: err}
@@ -170,7 +170,7 @@ func (p *Place) open(name string, flags int) (*os.File, error) {
 // allow holds where a descriptor has led to against what is allowed. The kernel calls
 // it as it is called from the root of its own mounts, which of a container that runs
 // is not ours: so does it call the place's root.
-func (p *Place) allow(root int, f *os.File) error {
+func (p *System) allow(root int, f *os.File) error {
 	if len(p.Allowed) == 0 {
 		return nil
 	}
@@ -196,7 +196,7 @@ func self(f *os.File) string { return fdName(int(f.Fd())) }
 func fdName(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // Dir opens a directory of the place for everything that is below it.
-func (p *Place) Dir(name string) (*os.Root, error) {
+func (p *System) Dir(name string) (*os.Root, error) {
 	d, err := p.open(name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
@@ -207,7 +207,7 @@ func (p *Place) Dir(name string) (*os.Root, error) {
 
 // Target finds where a pushed file goes: into the directory at a path, under a
 // name, if there is one, else to the path itself.
-func (p *Place) Target(at, name string) (dir *os.Root, base string, err error) {
+func (p *System) Target(at, name string) (dir *os.Root, base string, err error) {
 	if name != "" {
 		dir, err = p.Dir(at)
 		if err == nil {
@@ -226,7 +226,7 @@ func (p *Place) Target(at, name string) (dir *os.Root, base string, err error) {
 
 // Source opens what is at a path of the place: a file or a directory. A link there
 // is followed.
-func (p *Place) Source(name string) (*os.File, *os.Root, error) {
+func (p *System) Source(name string) (*os.File, *os.Root, error) {
 	f, err := p.open(name, unix.O_PATH)
 	if err != nil {
 		return nil, nil, err
@@ -256,18 +256,11 @@ func openRegular(root *os.Root, name string) (*os.File, error) {
 		return nil, err
 	}
 	defer look.Close()
-	i, err := look.Stat()
-	if err != nil {
-		return nil, err
+	f, _, err := rundir.Reopen(int(look.Fd()), name, unix.O_RDONLY)
+	if errors.Is(err, rundir.ErrNotRegular) {
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrChanged}
 	}
-	if !i.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: ErrChanged}
-	}
-	fd, err := unix.Open(self(look), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
-	}
-	return os.NewFile(uintptr(fd), name), nil
+	return f, err
 }
 
 // openDir opens a directory of a tree for reading. The kernel opens nothing else that

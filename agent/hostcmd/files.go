@@ -1,4 +1,4 @@
-package main
+package hostcmd
 
 import (
 	"bufio"
@@ -24,13 +24,13 @@ import (
 )
 
 // filesCommand is run by the agent itself, under a supervisor.
-func filesCommand() *cobra.Command {
+func (c Config) filesCommand() *cobra.Command {
 	cmd := daemon.Group("files", "For the agent alone", "files needs push or pull")
 	cmd.Hidden = true
-	for verb, do := range map[string]func(context.Context, *cobra.Command, commands.Move) error{commands.MovePush: pushFiles, commands.MovePull: pullFiles} {
+	for verb, do := range map[string]func(context.Context, *cobra.Command, commands.Move) error{commands.MovePush: pushFiles, commands.MovePull: c.pullFiles} {
 		cmd.AddCommand(&cobra.Command{
 			Use: verb + " JSON", Short: "For the agent alone", Hidden: true,
-			Args: daemon.Args(cobra.ExactArgs(1)),
+			Args: daemon.Args(1, 1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				var m commands.Move
 				if err := json.Unmarshal([]byte(args[0]), &m); err != nil {
@@ -81,15 +81,15 @@ func tree(m *commands.Move, t *files.Tree) *files.Tree {
 // errSkipped tells that not everything was taken.
 var errSkipped = errors.New("not everything was copied")
 
-// errChanged tells that whoever pulls has the beginning of another archive.
-var errChanged = errors.New("the file differs from the part that was copied before")
+// ErrChanged tells that whoever pulls has the beginning of another archive.
+var ErrChanged = errors.New("the file differs from the part that was copied before")
 
-// errAbsent tells that there is nothing of what is to be pulled.
-var errAbsent = errors.New("no such file")
+// ErrAbsent tells that the path to pull does not exist.
+var ErrAbsent = errors.New("no such file")
 
-// pullFiles writes an archive of what is there, behind what whoever asked has of it
-// already, and leaves a note of what it holds.
-func pullFiles(ctx context.Context, cmd *cobra.Command, m commands.Move) error {
+// pullFiles writes an archive of the files, from the offset that the requester has
+// already, and leaves a note of its content.
+func (c Config) pullFiles(ctx context.Context, cmd *cobra.Command, m commands.Move) error {
 	skipped := false
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
 	rest := files.NewRest(out, m.Files.Have, m.Files.HaveSHA256)
@@ -111,7 +111,7 @@ func pullFiles(ctx context.Context, cmd *cobra.Command, m commands.Move) error {
 		note.SHA256, err = rest.End()
 	}
 	if err == nil {
-		err = note.write(os.Getenv(rundir.NoteVariable))
+		err = note.write(c.Note)
 	}
 	switch {
 	case err != nil:
@@ -126,7 +126,7 @@ func pullFiles(ctx context.Context, cmd *cobra.Command, m commands.Move) error {
 // changed under the hands of the packer.
 func changed(m *commands.Move, rest *files.Rest, err error) error {
 	if errors.Is(err, files.ErrChanged) && !rest.Begun() && m.Files.Have > 0 {
-		return errChanged
+		return ErrChanged
 	}
 	return err
 }
@@ -157,18 +157,17 @@ func (n *note) write(path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := rundir.WriteCapped(path, b, os.O_EXCL, rundir.MaxRecord)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Sync(), f.Close())
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func pullOne(ctx context.Context, p *files.Packer, m *commands.Move, at string) error {
 	f, dir, err := m.Source(at)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return fmt.Errorf("%w: %s", errAbsent, at)
+		return fmt.Errorf("%w: %s", ErrAbsent, at)
 	}
 	if err != nil {
 		return err

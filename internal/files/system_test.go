@@ -17,7 +17,7 @@ import (
 )
 
 // place is a container's system of files whose links all want out.
-func place(t *testing.T) (*files.Place, string) {
+func place(t *testing.T) (*files.System, string) {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "rootfs")
 	err := errors.Join(os.MkdirAll(filepath.Join(root, "etc"), 0o755), os.MkdirAll(filepath.Join(root, "srv"), 0o755),
@@ -27,10 +27,10 @@ func place(t *testing.T) (*files.Place, string) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(root, "etc/passwd"), "root:x:0:0::/:/bin/sh\napp:x:1000:1001::/:/bin/sh\n")
-	return &files.Place{Root: root}, root
+	return &files.System{Root: root}, root
 }
 
-func (p push) into(t *testing.T, pl *files.Place) error {
+func (p push) into(t *testing.T, pl *files.System) error {
 	t.Helper()
 	dir, base, err := pl.Target(p.at, p.name)
 	if err != nil {
@@ -42,8 +42,8 @@ func (p push) into(t *testing.T, pl *files.Place) error {
 
 type push struct{ at, name string }
 
-// TestPlaceStaysInside resolves a container's links inside of it.
-func TestPlaceStaysInside(t *testing.T) {
+// TestSystemStaysInside resolves a container's links inside of it.
+func TestSystemStaysInside(t *testing.T) {
 	for _, test := range []struct {
 		push push
 		want string // where it is then, below the root; empty is nowhere

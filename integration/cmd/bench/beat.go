@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/beat"
+	"github.com/hostler-io/hostler/protocol/figures"
+)
+
+// beatPage is how many containers share a page of a full heartbeat here.
+const beatPage = 40
+
+// deltas measures what one change among fifty containers takes on the wire, as a share of
+// the full heartbeat: sealed, each with its envelope.
+func (b *bench) deltas(context.Context) error {
+	id, err := certs.Generate("hostler bench", time.Now())
+	if err != nil {
+		return err
+	}
+	s := beat.State{Host: protocol.HostInfo{
+		Hostname: hostName, Arch: "amd64", InstanceType: "host", Version: "1.0.0", Kernel: "6.1.0-44-amd64", CPUs: 8, MemoryBytes: 64 << 30, DiskBytes: 1 << 40,
+		Boot: "5f0a1c9e-6c1b-4f0e-9a55-3c2f0f7d1b6a-1", Figures: figures.Figures{UptimeMS: 4298044, ClockMS: 1795489097966, MemoryFree: 24211496960, DiskFree: 70445776896, Load1000: 1340},
+	}}
+	for n := range 50 {
+		s.Containers = append(s.Containers, protocol.Container{
+			CTID: protocol.NewCTID(1795489097966, [10]byte{byte(n)}), Name: fmt.Sprintf("web-%02d", n), Runtime: "lxc", State: "running", Intended: "running",
+			Class: "pinned", Offline: "keep", Addresses: []string{fmt.Sprintf("10.0.3.%d/24", n+2)}, Labels: []string{"app=shop", "tier=web"},
+		})
+	}
+	base := beat.Sum(s)
+	size := func(h protocol.Heartbeat) (int, error) {
+		h.Header = protocol.Header{Type: protocol.TypeHeartbeat, Fleet: protocol.FleetID{1}, From: protocol.HostParty(hostName), To: protocol.Coordinator, Ring: 1,
+			Seq: protocol.Seq{Inc: 863358410519, Conn: 1, K: 12}, Chal: protocol.Nonce{1}}
+		if h.Base == 0 && h.Part == 1 {
+			h.Audit = protocol.Position{Store: protocol.StoreID{1}, Stream: protocol.StreamAudit, N: 60}
+		}
+		body, err := json.Marshal(h)
+		if err != nil {
+			return 0, err
+		}
+		raw, err := protocol.Seal(id, body, nil)
+		return len(raw), err
+	}
+	first, err := size(protocol.Heartbeat{AsOf: 1, Part: 1, Parts: 2, Digest: base.Digest(), Host: &s.Host, Containers: s.Containers[:beatPage]})
+	if err != nil {
+		return err
+	}
+	second, err := size(protocol.Heartbeat{AsOf: 1, Part: 2, Parts: 2, Containers: s.Containers[beatPage:]})
+	if err != nil {
+		return err
+	}
+	s.Containers[7].State = "stopped"
+	d := beat.Make(base, beat.Sum(s), s)
+	change, err := size(protocol.Heartbeat{AsOf: 2, Base: 1, Part: 1, Parts: 1, Digest: d.Digest, Figures: &d.Figures, Containers: d.Containers})
+	if err != nil {
+		return err
+	}
+	b.report.figures = append(b.report.figures, figure{Name: "delta_bytes_ratio", Value: float64(change) / float64(first+second), Target: 0.04})
+	fmt.Fprintf(b.talk, "a change has %d bytes, the full heartbeat %d\n", change, first+second)
+	return nil
+}
