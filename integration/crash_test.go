@@ -279,7 +279,7 @@ func (c *wreck) cycle(t testing.TB, l *limb, name string) {
 
 // life is that of a container.
 func life(id protocol.CTID, name string) []protocol.Spec {
-	snap := data.SnapshotName{Snapshot: "s1"}
+	snap, twin := data.SnapshotName{Snapshot: "s1"}, newCTID()
 	return []protocol.Spec{
 		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Args: &protocol.CreateArgs{Template: "busybox", Start: true}},
 		{Kind: protocol.KindExec, Target: id, Args: protocol.Command("true")},
@@ -289,6 +289,8 @@ func life(id protocol.CTID, name string) []protocol.Spec {
 		{Kind: protocol.KindSnapshot, Target: id, Args: &protocol.SnapshotArgs{NewSnapshot: data.NewSnapshot{SnapshotName: snap}}},
 		{Kind: protocol.KindRollback, Target: id, Args: &protocol.RollbackArgs{Rollback: data.Rollback{SnapshotName: snap, Restart: true}}},
 		{Kind: protocol.KindSnapshotRemove, Target: id, Args: &protocol.SnapshotRemoveArgs{SnapshotName: snap}},
+		{Kind: protocol.KindClone, Target: twin, Name: protocol.ContainerName(name + "-c"), Args: &protocol.CloneArgs{Clone: data.Clone{Source: id.String(), SourceName: name}}},
+		{Kind: protocol.KindDestroy, Target: twin, Args: &protocol.StopArgs{GraceMS: 100}},
 		{Kind: protocol.KindRename, Target: id, Args: &protocol.RenameArgs{NewName: protocol.ContainerName(name + "-b")}},
 		{Kind: protocol.KindStart, Target: id},
 		{Kind: protocol.KindStopNow, Target: id},

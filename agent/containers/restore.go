@@ -19,6 +19,9 @@ type Backups interface {
 // argsOf are the arguments of a creation. One from a backup is one of LXC, and its
 // template is a word for people.
 func argsOf(s *protocol.Spec) protocol.CreateArgs {
+	if s.Kind == protocol.KindClone {
+		return protocol.CreateArgs{Start: protocol.ArgsOf[protocol.CloneArgs](s).Start}
+	}
 	args, restored := s.Args.(*protocol.RestoreArgs)
 	if !restored {
 		return protocol.ArgsOf[protocol.CreateArgs](s)

@@ -41,7 +41,7 @@ var allowed = []allowance{
 	{"protocol/data", nil, effects, "what is asked for about the data of containers: arguments that need nothing else of the protocol"},
 	{"protocol/secret", []string{"protocol"}, effects, "what is sealed to a host; sealing and opening is done by the keys"},
 	{"protocol/san", []string{"protocol"}, effects, "the names in TLS certificates; what is signed needs no trust in the connection that carried it"},
-	{"protocol/setting", []string{"protocol/limit"}, effects, "what is written of settings of containers; both sides and the command line read it alike"},
+	{"protocol/setting", []string{"protocol/contract", "protocol/limit", "protocol/port"}, effects, "what is written of settings of containers; both sides and the command line read it alike"},
 	{"protocol/enrol", []string{"protocol"}, effects, "what both sides of an enrolment say and compute, over any transport"},
 	{"protocol/audit", []string{"protocol"}, effects, "a log is verified by whoever doubts it, on any machine and without the fleet"},
 	{"protocol/fresh", []string{"protocol"}, effects, "what was heard before is memory of one conversation, which both ends have and no message needs"},
@@ -54,7 +54,7 @@ var allowed = []allowance{
 	{"runner/supervise", []string{"internal/clock", "internal/failpoint", "internal/space", "runner/rundir", "terminal", "golang.org/x/sys/..."}, small, "the process side: one process for each running command"},
 	{"runner", []string{"internal/clock", "internal/failpoint", "internal/space", "internal/spread", "runner/rundir", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the watching side: starts supervisors and reads what they leave"},
 
-	{"api", nil, []string{"os/...", "net/...", "database/sql/...", "log/..."}, "the JSON of the HTTP API: both ends and the agent's socket share it"},
+	{"api", []string{"protocol/contract"}, []string{"os/...", "net/...", "database/sql/...", "log/..."}, "the JSON of the HTTP API: both ends and the agent's socket share it"},
 	{"internal/buildinfo", nil, []string{"os/...", "net/...", "database/sql/..."}, "which build this is; programs and what they offer tell it"},
 	{"internal/clock", []string{"golang.org/x/sys/..."}, append([]string{"os/exec"}, small...), "the clocks of all programs, which tests move"},
 	{"internal/failpoint", nil, append([]string{"os/exec"}, small...), "names of the moments at which tests kill; empty in what is shipped"},
@@ -74,7 +74,7 @@ var allowed = []allowance{
 	// Adapters: each the one importer of its library, none knowing another.
 	{"internal/yamlfile", []string{"internal/brief", "go.yaml.in/yaml/v3"}, effects, "files that people write come from outside: one strict reader says in plain words what is wrong with them"},
 	{"internal/batchfile", []string{"api", "internal/yamlfile", "go.yaml.in/yaml/v3"}, effects, "files of operations come from outside: reading them is pure, and fuzzed"},
-	{"internal/manifest", []string{"protocol", "internal/yamlfile"}, effects, "manifests come from outside: reading them is pure, and fuzzed"},
+	{"internal/manifest", []string{"protocol", "protocol/contract", "internal/yamlfile"}, effects, "manifests come from outside: reading them is pure, and fuzzed"},
 	{"internal/sqldb", []string{"internal/durable", "internal/failpoint", "modernc.org/sqlite/...", "modernc.org/libc/..."}, nil, "owns the SQL drivers and nothing of the schema"},
 	{"alerts", []string{"metrics"}, append([]string{"log/..."}, effects...), "when something measured is worth telling is decided by pure code"},
 	{"metrics/influx", []string{"internal/durable", "metrics", "github.com/influxdata/influxdb-client-go/v2/..."}, []string{"os/exec", "database/sql/..."}, "owns the client of InfluxDB: samples on their way out, and on the disk while they wait"},
@@ -95,9 +95,9 @@ var allowed = []allowance{
 	{"snapshot", []string{"container", "internal/failpoint", "internal/tree", "runner/rundir", "golang.org/x/sys/..."}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "earlier states of a tree; it knows no runtime"},
 	{"image/imagetest", nil, nil, "images for tests, also such as no tool would make"},
 	{"lxc", []string{"internal/clock", "internal/failpoint", "container", "lxc/internal/wire", "runner/...", "snapshot", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "a runtime that runs the helper program; liblxc is never in its address space"},
-	{"podman", []string{"container", "network", "runner/rundir", "runner/supervise", "snapshot", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "a runtime behind a socket, and the supervisor of its commands"},
+	{"podman", []string{"image/rootfs", "internal/tree", "container", "network", "runner/rundir", "runner/supervise", "snapshot", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "a runtime behind a socket, and the supervisor of its commands"},
 	{"lxc/internal/wire", []string{"container"}, []string{"os/...", "net/http/...", "database/sql/..."}, "what lxc and its helper say to each other"},
-	{"lxc/helper", []string{"internal/failpoint", "container", "image/rootfs", "lxc/internal/wire", "runner/...", "snapshot", "github.com/lxc/go-lxc", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the cgo side: it lives for one operation"},
+	{"lxc/helper", []string{"internal/tree", "internal/failpoint", "container", "image/rootfs", "lxc/internal/wire", "runner/...", "snapshot", "github.com/lxc/go-lxc", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the cgo side: it lives for one operation"},
 
 	// Engines: they see the world through interfaces of their own.
 	{"agent", []string{"internal/warnings", "internal/blob", "internal/failpoint", "internal/files", "internal/space", "policy", "protocol/...", "container", "runner", "runner/rundir", "terminal", "agent/actions", "agent/commands", "agent/containers", "agent/lease", "agent/loop", "agent/queue", "agent/relay", "agent/rights", "agent/uplink", "agent/upgrade", "agent/wire", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
