@@ -21,6 +21,7 @@ import (
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/data"
 )
 
@@ -283,6 +284,11 @@ func life(id protocol.CTID, name string) []protocol.Spec {
 	return []protocol.Spec{
 		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Args: &protocol.CreateArgs{Template: "busybox", Start: true}},
 		{Kind: protocol.KindExec, Target: id, Args: protocol.Command("true")},
+		{Kind: protocol.KindLimit, Target: id, Args: &protocol.LimitArgs{Set: []string{"pids=500"}}},
+		{Kind: protocol.KindConfig, Target: id, Args: &protocol.ConfigArgs{Set: []string{"label.app=web", "limit.pids=400"}}},
+		{Kind: protocol.KindSet, Target: id, Args: &protocol.SetArgs{Change: contract.Change{StartOrder: 7}}},
+		{Kind: protocol.KindRestart, Target: id, Args: &protocol.StopArgs{GraceMS: 100}},
+		{Kind: protocol.KindReset, Target: id},
 		{Kind: protocol.KindFreeze, Target: id},
 		{Kind: protocol.KindUnfreeze, Target: id},
 		{Kind: protocol.KindStop, Target: id, Args: &protocol.StopArgs{GraceMS: 100}},

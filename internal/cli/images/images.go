@@ -109,7 +109,7 @@ func (a *commands) showCommand() *cobra.Command {
 			return err
 		}
 		what := "show image " + rest[0]
-		all, err := a.ask(cmd.Context(), r, host, what, protocol.Spec{Kind: protocol.KindImageList, Args: new(protocol.ExportArgs)})
+		all, err := a.ask(cmd.Context(), r, host, what, protocol.Spec{Kind: protocol.KindImageList, Args: &protocol.ExportArgs{OutputOption: stream()}})
 		if err != nil {
 			return err
 		}
