@@ -114,7 +114,8 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 			Hostname: string(o.rec.Settings.Hostname), Env: o.rec.Settings.Env, Command: o.rec.Settings.Command,
 		}
 		if _, restored := o.spec.Args.(*protocol.RestoreArgs); restored {
-			spec.Image, err = o.backedUp(ctx)
+			spec.Env, spec.Command = nil, nil // the backup says what runs in it
+			spec.Image, err = o.backedUp(ctx, h.Containers)
 		}
 		if err == nil {
 			err = o.produce(ctx, spec)

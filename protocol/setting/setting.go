@@ -33,14 +33,20 @@ const (
 // fixed are settings that are decided when a container is made.
 var fixed = []string{"class", "command", "env", "image", "name", "privileged", "runtime"}
 
-// New is what a new container is asked for with, as far as there is more to it than a word.
+// New is what a new container is asked for with, in the words of the command line.
 type New struct {
-	Template, Class, Offline     string
-	Limits, Env, Command, Expose []string
-	Health                       *contract.Check // nil is none
+	Template string          `json:"template,omitzero"`
+	Class    string          `json:"class,omitzero"`
+	Offline  string          `json:"offline,omitzero"`
+	Labels   []string        `json:"labels,omitempty"`
+	Limits   []string        `json:"limits,omitempty"`
+	Env      []string        `json:"env,omitempty"`
+	Command  []string        `json:"command,omitempty"`
+	Expose   []string        `json:"expose,omitempty"`
+	Health   *contract.Check `json:"health,omitempty"` // nil is none
 }
 
-// Check tells what is wrong with it.
+// Check tells what is wrong with it, but for its labels.
 func (n *New) Check() error {
 	if err := CheckTemplate(n.Template); err != nil && n.Template != "" {
 		return fmt.Errorf("template: %w", err)
