@@ -85,6 +85,9 @@ type Config struct {
 	// Limiter limits what containers use. Without it that is refused as unsupported.
 	Limiter containers.Limiter
 
+	// Leaving reports whether the host is going down, so that nothing is started again;
+	// nil: nobody can say.
+	Leaving func(context.Context) bool
 	// Witness begins to watch the first process of a container, and returns what waits
 	// for its end. nil: of ends, no more is known than that they were.
 	Witness func(pid int) (wait func(context.Context) (queue.End, error), err error)

@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/hostler-io/hostler/protocol/contract"
+)
 
 // Container is a container as its host last told.
 type Container struct {
@@ -50,7 +54,8 @@ type ContainerDetails struct {
 	Privileged bool             `json:"privileged"`
 	Ends       []ContainerEnd   `json:"ends"`   // the last ten times that it ended, the newest first
 	Limits     []ContainerLimit `json:"limits"` // what it may use at most
-	Ports      []string         `json:"ports"`  // of the host, that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp
+	Health     *contract.Check  `json:"health,omitempty"`
+	Ports      []string         `json:"ports"` // of the host, that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp
 	InitPID    int              `json:"init_pid,omitempty"`
 	// Snapshots are those of its files, the newest first; none if its runtime makes none.
 	Snapshots []ContainerSnapshot `json:"snapshots,omitempty"`

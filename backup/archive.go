@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/image/rootfs"
+	"github.com/hostler-io/hostler/protocol/setting"
 )
 
 // ErrArchive says that a file is no backup that can be used: it is damaged, cut short,
@@ -35,6 +36,8 @@ type Manifest struct {
 	Made      int64          `json:"made_ms"`
 	// Image is what runs in it, and how; it has no layers.
 	Image container.Image `json:"image"`
+	// Kept is how the container was kept.
+	Kept setting.New `json:"kept,omitzero"`
 	// Bytes and SHA256 are those of the archive, DiffID is that of it uncompressed.
 	Bytes   int64  `json:"bytes"`
 	SHA256  string `json:"sha256"`

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 	"time"
 
 	"github.com/hostler-io/hostler/backup"
@@ -162,6 +164,37 @@ func TestNoDevices(t *testing.T) {
 		must(t, err)
 		if h.Typeflag == tar.TypeChar || h.Typeflag == tar.TypeBlock {
 			t.Errorf("it holds the device %s", h.Name)
+		}
+	}
+}
+
+// TestDebris: what a backup that was cut short has left is found, and goes when that is
+// asked for and before the next one; what is being written stays, and so does all else.
+func TestDebris(t *testing.T) {
+	s := store(t, identity(t))
+	must(t, os.MkdirAll(s.Dir, 0o700))
+	at := func(name string) string { return filepath.Join(s.Dir, name) }
+	for _, name := range []string{".new-cut", ".new-busy", "notes"} {
+		must(t, os.WriteFile(at(name), []byte("x"), 0o600))
+	}
+	must(t, os.Symlink("/etc/passwd", at(".new-link")))
+	busy, err := os.Open(at(".new-busy"))
+	must(t, err)
+	defer busy.Close()
+	must(t, unix.Flock(int(busy.Fd()), unix.LOCK_EX))
+	all, err := s.Debris(t.Context(), false)
+	if err != nil || len(all) != 1 || all[0].Object != at(".new-cut") || all[0].Repaired {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if _, err := s.Create(t.Context(), "busy", root(t), container.IDRange{}, backup.Manifest{}); !errors.Is(err, container.ErrBusy) {
+		t.Errorf("a second one of that name: %v", err)
+	}
+	if _, err := os.Stat(at(".new-cut")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after the next backup: %v", err)
+	}
+	for _, name := range []string{".new-busy", ".new-link", "notes"} {
+		if _, err := os.Lstat(at(name)); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -105,10 +105,19 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return Backup{}, err
 	}
+	if _, err := s.Debris(ctx, true); err != nil {
+		return Backup{}, err
+	}
 	staging := filepath.Join(s.Dir, unfinished+name)
-	f, err := os.OpenFile(staging, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(staging, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return Backup{}, fmt.Errorf("%w: a backup of that name is being made", container.ErrBusy)
+	}
 	if err != nil {
 		return Backup{}, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { // it says that it is being made
+		return Backup{}, errors.Join(&os.PathError{Op: "flock", Path: staging, Err: err}, f.Close())
 	}
 	m, err = Write(ctx, &sparing{to: f}, root, ids, m, s.Signer)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
@@ -122,6 +131,37 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 		return Backup{}, err
 	}
 	return Backup{Name: name, Size: i.Size(), Manifest: m}, rundir.SyncDir(s.Dir)
+}
+
+// Debris implements [container.Tidier]: what was begun by a process that is gone.
+func (s Store) Debris(_ context.Context, repair bool) (all []container.Debris, err error) {
+	entries, err := os.ReadDir(s.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		path := filepath.Join(s.Dir, e.Name())
+		if !strings.HasPrefix(e.Name(), unfinished) || !e.Type().IsRegular() {
+			continue
+		}
+		f, bad := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+		if errors.Is(bad, fs.ErrNotExist) {
+			continue
+		}
+		if bad != nil {
+			err = errors.Join(err, bad)
+			continue
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			d := container.Debris{Kind: "half backup", Object: path, Cause: "the backup was cut short, and nobody writes it", Repair: "remove it"}
+			if repair {
+				d.Mend(func() error { return os.Remove(path) })
+			}
+			all = append(all, d)
+		}
+		err = errors.Join(err, f.Close())
+	}
+	return all, err
 }
 
 // List returns the backups by their names. It reads their manifests, and not the archives.
@@ -174,19 +214,19 @@ func (s Store) Verify(ctx context.Context, name string) (Backup, error) {
 
 // Image verifies all of a backup, and returns what a container is made from then. What
 // is unpacked is held against the manifest once more.
-func (s Store) Image(ctx context.Context, name string) (container.Kind, container.Image, error) {
+func (s Store) Image(ctx context.Context, name string) (Manifest, container.Image, error) {
 	b, err := s.Verify(ctx, name)
 	if err != nil {
-		return "", container.Image{}, err
+		return Manifest{}, container.Image{}, err
 	}
 	path, err := s.file(name)
 	if err != nil {
-		return "", container.Image{}, err
+		return Manifest{}, container.Image{}, err
 	}
 	i := b.Image
 	i.Reference, i.Copy = "backup "+name, true
 	i.Layers = []container.Layer{{Path: path, DiffID: b.DiffID, Plain: true}}
-	return b.Runtime, i, nil
+	return b.Manifest, i, nil
 }
 
 // Remove removes a backup, whatever it holds.

@@ -91,6 +91,26 @@ type Renamer interface {
 	Rename(ctx context.Context, name, to string, id CTID) error
 }
 
+// Rehoster is a runtime that can change what a container calls itself.
+type Rehoster interface {
+	// Rehost has the stopped container of that CTID call itself hostname from its next
+	// start on, or by its name if that is empty. It may be done again. One that runs is
+	// ErrBusy, one that is not there ErrNotFound, a foreign one ErrUnsupported.
+	Rehost(ctx context.Context, name, hostname string, id CTID) error
+}
+
+// Cloner is a runtime that can copy its containers.
+type Cloner interface {
+	// Clone makes a stopped container with the files of another one of ours, from, as
+	// they are now; of one that runs, as they are read, one after the other. The rest of
+	// its identity is its own: what the specification says, ids, keys of its ssh server
+	// and machine id. Template, Image, Pull and Privileged are those of from. What
+	// Create says of names, CTIDs, interruptions and durability holds, but that a clone
+	// may get the files once more if it is asked for again: it must not run before.
+	// A source that is not there is ErrNotFound, a foreign one ErrUnsupported.
+	Clone(ctx context.Context, from string, spec CreateSpec) error
+}
+
 // Freezer is a runtime that can keep all processes of a container from running for
 // a while.
 type Freezer interface {

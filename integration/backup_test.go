@@ -19,7 +19,7 @@ func TestBackups(t *testing.T) {
 	w := newWorld(t)
 	h, _ := w.addPodmanHost(t, "edge-01")
 	other := w.addHost(t, "edge-02", false)
-	w.must(t, "ct", "create", "edge-01/web", "--template", "busybox", "--start")
+	w.must(t, "ct", "create", "edge-01/web", "--template", "busybox", "--start", "--label", "app=web", "--limit", "pids=300")
 	sh := func(name, script string) string {
 		t.Helper()
 		return w.must(t, "exec", "edge-01/"+name, "--", "sh", "-c", script)
@@ -36,6 +36,14 @@ func TestBackups(t *testing.T) {
 		if out := sh("web-2", look); out != "one\n7:8\nweb-2\nx\n" {
 			t.Errorf("it is %q", out)
 		}
+		if out := w.must(t, "ct", "config", "get", "edge-01/web-2", "limit.pids") + w.must(t, "ct", "config", "get", "edge-01/web-2", "label.app"); out != "300\nweb\n" {
+			t.Errorf("it is kept by %q", out)
+		}
+		w.must(t, "ct", "clone", "edge-01/web-2", "web-4", "--start")
+		if out := sh("web-4", look); out != "one\n7:8\nweb-4\nx\n" {
+			t.Errorf("its clone is %q", out)
+		}
+		w.must(t, "ct", "rm", "edge-01/web-4", "--yes")
 		w.cli(t, "backup", "restore", "edge-01/web-2", "--from", "b1").exits(t, 1, "exists")
 		w.must(t, "ct", "rm", "edge-01/web-2", "--yes")
 	})

@@ -285,7 +285,7 @@ func (f *fray) killAll(t testing.TB) {
 // helpers may be killed more often than a step is tried.
 func (f *fray) cycle(t testing.TB, l *limb, name string) {
 	id := newCTID()
-	for _, s := range life(id, name) {
+	for _, s := range life(id, "busybox", name) {
 		f.end(t, l, f.step(t, l, s))
 	}
 	for { // what is left must be destroyed in the end

@@ -19,8 +19,10 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/internal/podmantest"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/data"
 )
 
@@ -56,6 +58,7 @@ func groups() []group {
 		{"removing", []failpoint.Step{"C21", "C23"}, removingPoints},
 		{"enrolment", []failpoint.Step{"A8", "A12", "A13", "C6", "C7", "F1", "F2"}, enrolmentPoints},
 		{"replacement", []failpoint.Step{"C24"}, replacementPoints},
+		{"podman", []failpoint.Step{"A7", "S41", "S42", "S43"}, podmanPoints},
 		{"rules", []failpoint.Step{"A16", "C14", "C25", "C26", "C29"}, rulePoints},
 		{"notifications", []failpoint.Step{"C27", "C28"}, noticePoints},
 		{"first steps", []failpoint.Step{"C8"}, initPoints},
@@ -253,14 +256,26 @@ func (c *wreck) asked(t *testing.T, l *limb, at *victim) {
 
 func containerPoints(t *testing.T) {
 	c := newWreck(t)
-	l := c.addLimb(t, "edge-01", true)
+	c.lives(t, c.addLimb(t, "edge-01", true), "busybox", "A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43")
+}
+
+// podmanPoints are those of an agent that changes files of containers itself.
+func podmanPoints(t *testing.T) {
+	c := newWreck(t)
+	socket := podmantest.Start(t).Socket
+	c.lives(t, c.addLimb(t, "edge-01", true, "[podman]\nuse = \"on\"\nsocket = \""+socket+"\"\n"), podmantest.Image, "A7", "S41", "S42", "S43")
+}
+
+// lives kills at each step while containers of a template are led through their lives.
+func (c *wreck) lives(t *testing.T, l *limb, template string, steps ...failpoint.Step) {
+	t.Helper()
 	number := 0
 	cycle := func(t *testing.T) {
 		number++
-		c.cycle(t, l, fmt.Sprintf("%s-%d", filepath.Base(c.dir), number))
+		c.cycle(t, l, template, fmt.Sprintf("%s-%d", filepath.Base(c.dir), number))
 	}
 	var strikes []strike
-	for _, s := range []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43"} {
+	for _, s := range steps {
 		strikes = append(strikes, strike{s, l.victim, cycle})
 	}
 	c.strikes(t, strikes...)
@@ -268,9 +283,9 @@ func containerPoints(t *testing.T) {
 
 // cycle leads a container through its life. What it asks for may be done again,
 // so all of it has to be done in the end.
-func (c *wreck) cycle(t testing.TB, l *limb, name string) {
+func (c *wreck) cycle(t testing.TB, l *limb, template, name string) {
 	t.Helper()
-	for _, s := range life(newCTID(), name) {
+	for _, s := range life(newCTID(), template, name) {
 		if got := c.end(t, l, c.step(t, l, s)); got.State != protocol.StateDone {
 			t.Errorf("%s of %s is %s", s.Kind, name, got)
 		}
@@ -278,17 +293,24 @@ func (c *wreck) cycle(t testing.TB, l *limb, name string) {
 }
 
 // life is that of a container.
-func life(id protocol.CTID, name string) []protocol.Spec {
-	snap := data.SnapshotName{Snapshot: "s1"}
+func life(id protocol.CTID, template, name string) []protocol.Spec {
+	snap, twin := data.SnapshotName{Snapshot: "s1"}, newCTID()
 	return []protocol.Spec{
-		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Args: &protocol.CreateArgs{Template: "busybox", Start: true}},
+		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Args: &protocol.CreateArgs{Template: template, Start: true}},
 		{Kind: protocol.KindExec, Target: id, Args: protocol.Command("true")},
+		{Kind: protocol.KindLimit, Target: id, Args: &protocol.LimitArgs{Set: []string{"pids=500"}}},
+		{Kind: protocol.KindConfig, Target: id, Args: &protocol.ConfigArgs{Set: []string{"label.app=web", "limit.pids=400"}}},
+		{Kind: protocol.KindSet, Target: id, Args: &protocol.SetArgs{Change: contract.Change{StartOrder: 7}}},
+		{Kind: protocol.KindRestart, Target: id, Args: &protocol.StopArgs{GraceMS: 100}},
+		{Kind: protocol.KindReset, Target: id},
 		{Kind: protocol.KindFreeze, Target: id},
 		{Kind: protocol.KindUnfreeze, Target: id},
 		{Kind: protocol.KindStop, Target: id, Args: &protocol.StopArgs{GraceMS: 100}},
 		{Kind: protocol.KindSnapshot, Target: id, Args: &protocol.SnapshotArgs{NewSnapshot: data.NewSnapshot{SnapshotName: snap}}},
 		{Kind: protocol.KindRollback, Target: id, Args: &protocol.RollbackArgs{Rollback: data.Rollback{SnapshotName: snap, Restart: true}}},
 		{Kind: protocol.KindSnapshotRemove, Target: id, Args: &protocol.SnapshotRemoveArgs{SnapshotName: snap}},
+		{Kind: protocol.KindClone, Target: twin, Name: protocol.ContainerName(name + "-c"), Args: &protocol.CloneArgs{Clone: data.Clone{Source: id.String(), SourceName: name}}},
+		{Kind: protocol.KindDestroy, Target: twin, Args: &protocol.StopArgs{GraceMS: 100}},
 		{Kind: protocol.KindRename, Target: id, Args: &protocol.RenameArgs{NewName: protocol.ContainerName(name + "-b")}},
 		{Kind: protocol.KindStart, Target: id},
 		{Kind: protocol.KindStopNow, Target: id},

@@ -220,9 +220,10 @@ func (c *wreck) newLimb(t testing.TB, name string, network bool) *limb {
 }
 
 // addLimb lets a host in and runs its agent.
-func (c *wreck) addLimb(t testing.TB, name string, network bool) *limb {
+func (c *wreck) addLimb(t testing.TB, name string, network bool, more ...string) *limb {
 	t.Helper()
 	l := c.newLimb(t, name, network)
+	write(t, l.host.config(), read(t, l.host.config())+strings.Join(more, ""))
 	p, words := l.join(t, c.invite(t))
 	c.must(t, "host", "approve", name, "--words", words)
 	p.finish(t).exits(t, 0)

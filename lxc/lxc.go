@@ -116,14 +116,16 @@ type Runtime struct {
 }
 
 var (
-	_ container.Runtime = (*Runtime)(nil)
-	_ container.Creator = (*Runtime)(nil)
-	_ container.Renamer = (*Runtime)(nil)
-	_ container.Freezer = (*Runtime)(nil)
-	_ container.Logger  = (*Runtime)(nil)
-	_ container.Watcher = (*Runtime)(nil)
-	_ container.Busy    = (*Runtime)(nil)
-	_ container.Tidier  = (*Runtime)(nil)
+	_ container.Runtime  = (*Runtime)(nil)
+	_ container.Creator  = (*Runtime)(nil)
+	_ container.Renamer  = (*Runtime)(nil)
+	_ container.Rehoster = (*Runtime)(nil)
+	_ container.Cloner   = (*Runtime)(nil)
+	_ container.Freezer  = (*Runtime)(nil)
+	_ container.Logger   = (*Runtime)(nil)
+	_ container.Watcher  = (*Runtime)(nil)
+	_ container.Busy     = (*Runtime)(nil)
+	_ container.Tidier   = (*Runtime)(nil)
 )
 
 // New returns the runtime; it looks at nothing and starts nothing. Call Probe
@@ -245,6 +247,18 @@ func (r *Runtime) Rename(ctx context.Context, name, to string, id container.CTID
 		return fmt.Errorf("lxc rename %q: %w", name, err)
 	}
 	_, err := r.call(ctx, wire.OpRename, r.cfg.Deadlines.Query, wire.Request{Name: name, To: to, CTID: id})
+	return err
+}
+
+// Rehost implements container.Rehoster.
+func (r *Runtime) Rehost(ctx context.Context, name, hostname string, id container.CTID) error {
+	_, err := r.call(ctx, wire.OpRehost, r.cfg.Deadlines.Query, wire.Request{Name: name, To: hostname, CTID: id})
+	return err
+}
+
+// Clone implements container.Cloner.
+func (r *Runtime) Clone(ctx context.Context, from string, spec container.CreateSpec) error {
+	_, err := r.call(ctx, wire.OpClone, r.cfg.Deadlines.Create, wire.Request{Name: from, Create: &spec})
 	return err
 }
 

@@ -41,17 +41,22 @@ func (r *Runtime) Create(ctx context.Context, spec container.CreateSpec) error {
 		if err != nil {
 			return err
 		}
-		r.making.Lock()
-		defer r.making.Unlock()
-		if there, err := r.known(ctx, spec.Name, spec.CTID); err != nil || there {
-			return err
-		}
-		body, err := r.body(ctx, spec, image)
-		if err != nil {
-			return err
-		}
-		return r.api.call(ctx, http.MethodPost, "/containers/create", nil, body, nil)
+		return r.make(ctx, spec, image)
 	})
+}
+
+// make makes a container of an image that podman has, unless it is there already.
+func (r *Runtime) make(ctx context.Context, spec container.CreateSpec, image string) error {
+	r.making.Lock()
+	defer r.making.Unlock()
+	if there, err := r.known(ctx, spec.Name, spec.CTID); err != nil || there {
+		return err
+	}
+	body, err := r.body(ctx, spec, image)
+	if err != nil {
+		return err
+	}
+	return r.api.call(ctx, http.MethodPost, "/containers/create", nil, body, nil)
 }
 
 // known reports whether the container is there already, and refuses if its name or its
@@ -149,6 +154,16 @@ func (r *Runtime) body(ctx context.Context, spec container.CreateSpec, image str
 	return b, nil
 }
 
+// firstID is the first of the ids of the host of a container of ours; 0 of a privileged one.
+func firstID(labels map[string]string) (uint32, error) {
+	text, ok := labels[labelIDs]
+	if !ok {
+		return 0, nil
+	}
+	first, err := strconv.ParseUint(text, 10, 32)
+	return uint32(first), err
+}
+
 // freeIDs finds ids that no container has. The labels are the allocator: a container
 // appears with them, so nothing is given twice, and nothing is lost with a creation
 // that was cut short.
@@ -159,8 +174,8 @@ func (r *Runtime) freeIDs(ctx context.Context) (uint32, error) {
 	}
 	used := make(map[uint64]bool)
 	for _, l := range all {
-		if first, err := strconv.ParseUint(l.Labels[labelIDs], 10, 32); err == nil {
-			used[first] = true
+		if first, err := firstID(l.Labels); err == nil {
+			used[uint64(first)] = true
 		}
 	}
 	for n := uint64(0); n+idsEach <= uint64(r.cfg.IDs.Count); n += idsEach {

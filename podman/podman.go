@@ -54,6 +54,7 @@ var (
 	_ container.Runtime = (*Runtime)(nil)
 	_ container.Creator = (*Runtime)(nil)
 	_ container.Renamer = (*Runtime)(nil)
+	_ container.Cloner  = (*Runtime)(nil)
 	_ container.Freezer = (*Runtime)(nil)
 	_ container.Logger  = (*Runtime)(nil)
 	_ container.Watcher = (*Runtime)(nil)

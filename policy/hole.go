@@ -15,7 +15,6 @@ import (
 const (
 	kindHostAttach      protocol.Kind = "host.attach"
 	kindContainerAttach protocol.Kind = "container.attach"
-	kindClone           protocol.Kind = "container.clone"
 	kindFence           protocol.Kind = "container.fence"
 	kindImport          protocol.Kind = "template.import"
 	kindBuild           protocol.Kind = "template.build"
@@ -51,7 +50,7 @@ var powers = []power{
 	{"files fetched from the host outside allowed paths", []protocol.Kind{protocol.KindHostPull}, byPath},
 	{"files brought into containers outside allowed paths", []protocol.Kind{protocol.KindContainerPush}, byPath},
 	{"files fetched from containers outside allowed paths", []protocol.Kind{protocol.KindContainerPull}, byPath},
-	{"new containers, which can be privileged, mount the host's directories and bring hooks and raw keys", []protocol.Kind{protocol.KindCreate, kindClone}, byNothing},
+	{"new containers, which can be privileged, mount the host's directories and bring hooks and raw keys", []protocol.Kind{protocol.KindCreate, protocol.KindClone}, byNothing},
 	{"the configuration of containers: privileges, host mounts, hooks and raw keys", []protocol.Kind{protocol.KindConfig, protocol.KindSet}, byNothing},
 	{"unsigned imports, whose content runs as root", []protocol.Kind{kindImport, kindBuild, kindRestore, protocol.KindRestore}, byNothing},
 	{"the policy itself", []protocol.Kind{protocol.KindPolicySet}, byNothing},

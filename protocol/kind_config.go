@@ -14,7 +14,7 @@ func kindConfig() KindInfo {
 // ConfigArgs are the arguments of a change of settings.
 type ConfigArgs struct {
 	_     struct{} `required:"set"`
-	Set   []string `json:"set,omitempty" example:"[\"label.app=web\",\"limit.memory=256MiB\"]" doc:"Settings, each KEY=VALUE: label.NAME or limit.RESOURCE. A KEY alone takes its setting away."`
+	Set   []string `json:"set,omitempty" example:"[\"label.app=web\",\"limit.memory=256MiB\"]" doc:"Settings, each KEY=VALUE: label.NAME, limit.RESOURCE, or hostname of a stopped container. A KEY alone takes its setting away."`
 	Force bool     `json:"force,omitzero" doc:"Also limits below what it uses now."`
 }
 

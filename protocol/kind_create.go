@@ -1,10 +1,9 @@
 package protocol
 
 import (
-	"fmt"
+	"errors"
 
 	"github.com/hostler-io/hostler/protocol/contract"
-	"github.com/hostler-io/hostler/protocol/port"
 	"github.com/hostler-io/hostler/protocol/setting"
 )
 
@@ -30,30 +29,23 @@ type CreateArgs struct {
 	Labels  []string `json:"labels,omitempty" example:"[\"tier=web\"]" doc:"Labels, each NAME=VALUE."`
 	Start   bool     `json:"start,omitzero" doc:"Start it too."`
 	// What was asked for before there was this field is not privileged either.
-	Expose     []string      `json:"expose,omitempty" example:"[\"8080:80/tcp\"]" doc:"Ports of the host that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp."`
-	Privileged bool          `json:"privileged,omitzero" doc:"Root in it is root of its host. Else it has users of its own."`
-	Limits     []string      `json:"limits,omitempty" example:"[\"memory=256MiB\"]" doc:"What it may use at most, each RESOURCE=VALUE, as container.limit takes them."`
-	Env        []string      `json:"env,omitempty" example:"[\"LANG=C.UTF-8\"]" doc:"Variables of its first process, each NAME=VALUE, beside those of its image."`
-	Data       string        `json:"data,omitzero" enum:"none,shared,local" example:"\"none\"" doc:"Where a unique container keeps its data. One with local data, the default, is never started on another host; one with none or shared data is."`
-	Hostname   ContainerName `json:"hostname,omitzero" example:"\"web\"" doc:"The name that it calls itself. Empty is the name of the container."`
-	Command    []string      `json:"command,omitempty" example:"[\"sleep\",\"infinity\"]" doc:"What runs in it, in place of the command of its image. A template has an init of its own and takes none."`
+	Expose     []string        `json:"expose,omitempty" example:"[\"8080:80/tcp\"]" doc:"Ports of the host that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp."`
+	Privileged bool            `json:"privileged,omitzero" doc:"Root in it is root of its host. Else it has users of its own."`
+	Limits     []string        `json:"limits,omitempty" example:"[\"memory=256MiB\"]" doc:"What it may use at most, each RESOURCE=VALUE, as container.limit takes them."`
+	Env        []string        `json:"env,omitempty" example:"[\"LANG=C.UTF-8\"]" doc:"Variables of its first process, each NAME=VALUE, beside those of its image."`
+	Data       string          `json:"data,omitzero" enum:"none,shared,local" example:"\"none\"" doc:"Where a unique container keeps its data. One with local data, the default, is never started on another host; one with none or shared data is."`
+	Hostname   ContainerName   `json:"hostname,omitzero" example:"\"web\"" doc:"The name that it calls itself. Empty is the name of the container."`
+	Command    []string        `json:"command,omitempty" example:"[\"sleep\",\"infinity\"]" doc:"What runs in it, in place of the command of its image. A template has an init of its own and takes none."`
+	Health     *contract.Check `json:"health,omitempty" doc:"How it is looked at while it runs."`
 }
 
 func (c *CreateArgs) check() error {
-	if err := contract.CheckClass(c.Class, c.Offline); err != nil {
-		return err
-	}
 	if c.Data != "" && c.Class != contract.Unique {
-		return fmt.Errorf("data: only a unique container can go to another host: create it with class unique")
+		return errors.New("data: only a unique container can go to another host: create it with class unique")
 	}
-	if err := setting.CheckTemplate(c.Template); err != nil && c.Template != "" {
-		return fmt.Errorf("template: %w", err)
-	}
-	if err := setting.CheckNew(c.Limits, c.Env, c.Command); err != nil {
+	n := setting.New{Template: c.Template, Class: c.Class, Offline: c.Offline, Limits: c.Limits, Env: c.Env, Command: c.Command, Expose: c.Expose, Health: c.Health}
+	if err := n.Check(); err != nil {
 		return err
-	}
-	if _, err := port.ParseAll(c.Expose); err != nil {
-		return fmt.Errorf("expose: %w", err)
 	}
 	return checkPairs("labels", c.Labels)
 }

@@ -247,9 +247,9 @@ type Hello struct {
 // Lease asks to keep what the host holds, and proves that it is alive.
 type Lease struct {
 	Header
-	Number  uint64      `json:"number"` // of this lease in this process
-	Boot    string      `json:"boot"`
-	Inst    Nonce       `json:"inst"`
+	Number uint64 `json:"number"` // of this lease in this process
+	Boot   string `json:"boot"`
+	Inst   Nonce  `json:"inst"`
 	// Held are the unique containers that the newest grant names, and those that run. One
 	// that is not among them does not run, and no grant up to Took lets it start.
 	Held    []LeaseHeld `json:"held,omitempty"`

@@ -149,7 +149,7 @@ func (d Dir) Create(ctx context.Context, s container.Snapshot) error {
 
 // fill makes all of a snapshot, and has it on disk.
 func (d Dir) fill(ctx context.Context, staging string, s container.Snapshot) error {
-	made, err := tree.Copy(ctx, d.Tree, filepath.Join(staging, treeDir), reserve)
+	made, err := tree.Copy(ctx, d.Tree, filepath.Join(staging, treeDir), reserve, tree.Shift{})
 	if err != nil {
 		return err
 	}
@@ -171,16 +171,31 @@ func (d Dir) Rollback(ctx context.Context, name string) error {
 	if _, err := d.find(name); err != nil {
 		return err
 	}
+	err := d.Replace(ctx, filepath.Join(d.at(name), treeDir), tree.Shift{}, func(string) error { return nil })
+	if err != nil {
+		return fmt.Errorf("rollback to %s: %w", name, err)
+	}
+	return nil
+}
+
+// Replace exchanges the tree for a copy of another one on its file system, after change
+// has been called with the path of the copy. The owner of the tree must not use it
+// meanwhile.
+func (d Dir) Replace(ctx context.Context, from string, shift tree.Shift, change func(copy string) error) error {
 	if err := d.Sweep(); err != nil {
 		return err
 	}
 	staging := d.at(unfinished + "back")
-	if err := os.Mkdir(staging, 0o700); err != nil {
+	if err := os.MkdirAll(staging, 0o700); err != nil {
 		return err
 	}
 	next := filepath.Join(staging, treeDir)
-	if _, err := tree.Copy(ctx, filepath.Join(d.at(name), treeDir), next, reserve); err != nil {
-		return errors.Join(fmt.Errorf("rollback to %s: %w", name, err), os.RemoveAll(staging))
+	_, err := tree.Copy(ctx, from, next, reserve, shift)
+	if err == nil {
+		err = change(next)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(staging))
 	}
 	if err := syncFS(d.Path); err != nil {
 		return err

@@ -58,6 +58,9 @@ func laneOf(id protocol.ActionID, s *protocol.Spec) laneEntry {
 		return e
 	}
 	e.keys = []string{s.Target.String()}
+	if source := protocol.ArgsOf[protocol.CloneArgs](s).Source; source != "" {
+		e.keys = append(e.keys, source)
+	}
 	if name := s.Renames(); name != "" {
 		e.keys = append(e.keys, nameKey(name))
 	}

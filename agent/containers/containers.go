@@ -65,6 +65,8 @@ type Config struct {
 	// Witness begins to watch the first process of a container, and returns what waits
 	// for its end. nil: of ends, no more is known than that they were.
 	Witness func(pid int) (wait func(context.Context) (queue.End, error), err error)
+	// Leaving reports whether the host is going down; nil: nobody can say. It may wait.
+	Leaving func(context.Context) bool
 	// Seen tells that containers have changed, or that a runtime was looked at.
 	Seen func()
 	Log  *slog.Logger
@@ -97,6 +99,7 @@ type Containers struct {
 	contact  *contact
 	exposer  exposer
 	checks   *checks
+	staying  staying
 }
 
 // Counters count since New. They may be read by any goroutine.

@@ -102,7 +102,7 @@ func (c *Containers) Correct() {
 			}
 		}
 	}
-	if len(begin) == 0 {
+	if len(begin) == 0 || leaving(c) {
 		return
 	}
 	if byContract { // what stops it is durable before it is stopped

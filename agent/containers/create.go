@@ -41,7 +41,7 @@ func (h create) Admit(s *protocol.Spec) error {
 	if args.Class == contract.Unique && h.cfg.Leases == nil {
 		return fmt.Errorf("%w: a unique container needs leases of a coordinator, and this host has none", actions.CodeUnsupported)
 	}
-	return errors.Join(limitable(h.Containers, set), counted(h.cfg.Coordinator, args.Offline))
+	return errors.Join(limitable(h.Containers, set), checkable(h.Containers, args.Health), counted(h.cfg.Coordinator, args.Offline))
 }
 
 // Prepare implements [actions.Handler]. A container that is remembered by that id and
@@ -74,17 +74,19 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 		Offline: offline.String(), Labels: slices.Sorted(slices.Values(args.Labels)), Template: args.Template,
 		MAC: container.MAC(container.CTID(s.Target.String())),
 		Settings: queue.Settings{
-			Limits: limit.Limits(nil).With(set), Env: slices.Sorted(slices.Values(args.Env)), Hostname: args.Hostname, Command: args.Command, Opening: opening,
+			Limits: limit.Limits(nil).With(set), Env: slices.Sorted(slices.Values(args.Env)), Hostname: args.Hostname, Command: args.Command, Opening: opening, Health: args.Health,
 		},
 	}), nil
 }
 
 // Begin implements [actions.Handler].
 func (h create) Begin(j *actions.Job) {
-	o := h.operation(j)
-	if o == nil {
-		return
+	if o := h.operation(j); o != nil {
+		h.begin(j, o)
 	}
+}
+
+func (h create) begin(j *actions.Job, o *operation) {
 	s := actions.Saga{
 		Steps: []actions.Step{{Do: func(ctx context.Context) (queue.Change, error) { return h.make(ctx, o) }, Commit: true}},
 		Undo:  o.unmake,
@@ -116,10 +118,11 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 			Hostname: string(o.rec.Settings.Hostname), Env: o.rec.Settings.Env, Command: o.rec.Settings.Command,
 		}
 		if _, restored := o.spec.Args.(*protocol.RestoreArgs); restored {
-			spec.Image, err = o.backedUp(ctx)
+			spec.Env, spec.Command = nil, nil // the backup says what runs in it
+			spec.Image, err = o.backedUp(ctx, h.Containers)
 		}
 		if err == nil {
-			err = o.runtime.(container.Creator).Create(ctx, spec)
+			err = o.produce(ctx, spec)
 		}
 	}
 	if err != nil {
@@ -136,6 +139,18 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 		o.rec.Intended = queue.Running
 	}
 	return keep(o.rec), nil
+}
+
+// produce has the runtime make the container.
+func (o *operation) produce(ctx context.Context, spec container.CreateSpec) error {
+	if o.spec.Kind != protocol.KindClone {
+		return o.runtime.(container.Creator).Create(ctx, spec)
+	}
+	c, ok := o.runtime.(container.Cloner)
+	if !ok {
+		return o.unsupported("clone")
+	}
+	return c.Clone(ctx, string(o.source), spec)
 }
 
 // unmake forgets a container that could not be made, unless its user has to destroy

@@ -96,6 +96,9 @@ func (c ends) died(m *managed, l *life) {
 			end = l.end
 		case <-ctx.Done():
 		}
+		if cause == "" && c.cfg.Leaving != nil && c.cfg.Leaving(ctx) {
+			return nil // the next start of the agent says that its host has ended it
+		}
 		end.AtMS, end.Asked, end.Log = at, asked, lastWords(ctx, r, name)
 		end.Cause = causeOf(end, cause)
 		return func() { c.remember(id, end) }

@@ -1,24 +1,34 @@
 package containers
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/port"
+	"github.com/hostler-io/hostler/protocol/setting"
 )
 
 // Backups are those of a host. It is safe for concurrent use.
 type Backups interface {
 	// Image verifies all of a backup, and returns what a container is made from then,
-	// and the runtime that it was of.
-	Image(ctx context.Context, name string) (container.Kind, container.Image, error)
+	// the runtime that it was of, and how it was kept.
+	Image(ctx context.Context, name string) (container.Kind, container.Image, setting.New, error)
 }
 
 // argsOf are the arguments of a creation. One from a backup is one of LXC, and its
 // template is a word for people.
 func argsOf(s *protocol.Spec) protocol.CreateArgs {
+	if s.Kind == protocol.KindClone {
+		return protocol.CreateArgs{Start: protocol.ArgsOf[protocol.CloneArgs](s).Start}
+	}
 	args, restored := s.Args.(*protocol.RestoreArgs)
 	if !restored {
 		return protocol.ArgsOf[protocol.CreateArgs](s)
@@ -26,14 +36,46 @@ func argsOf(s *protocol.Spec) protocol.CreateArgs {
 	return protocol.CreateArgs{Template: "backup:" + args.Backup, Runtime: string(container.KindLXC), Start: args.Start}
 }
 
-// backedUp is what a container is made from that is restored.
-func (o *operation) backedUp(ctx context.Context) (*container.Image, error) {
+// backedUp is what a container is made from that is restored. Its record is that of the
+// container that was backed up, as far as this host can do that.
+func (o *operation) backedUp(ctx context.Context, c *Containers) (*container.Image, error) {
 	if o.cfg.Backups == nil {
 		return nil, fmt.Errorf("%w: this host has no backups", actions.CodeUnsupported)
 	}
-	kind, img, err := o.cfg.Backups.Image(ctx, protocol.ArgsOf[protocol.RestoreArgs](o.spec).Backup)
+	kind, img, kept, err := o.cfg.Backups.Image(ctx, protocol.ArgsOf[protocol.RestoreArgs](o.spec).Backup)
+	if err == nil {
+		err = o.keepAs(ctx, c, kept)
+	}
 	if err == nil && kind != container.KindLXC {
 		err = fmt.Errorf("%w: it is a backup of %s, and containers are made from backups of lxc alone", container.ErrUnsupported, kind)
 	}
 	return &img, err
+}
+
+// keepAs has a restored container kept as one was. Ports of the host that lead elsewhere
+// now are left out: the container that was backed up may be there still.
+func (o *operation) keepAs(ctx context.Context, c *Containers, was setting.New) error {
+	set, err := limit.Parse(was.Limits)
+	if err == nil {
+		err = errors.Join(was.Check(), limitable(c, set), checkable(c, was.Health), counted(c.cfg.Coordinator, was.Offline))
+	}
+	if err != nil {
+		return fmt.Errorf("the container of the backup was kept as no container of this host can be: %w", err)
+	}
+	rec := &o.rec
+	rec.Class, rec.Offline, rec.Labels = cmp.Or(was.Class, rec.Class), cmp.Or(was.Offline, rec.Offline), was.Labels
+	rec.Settings.Limits, rec.Settings.Env, rec.Settings.Command, rec.Settings.Health = set, was.Env, was.Command, was.Health
+	wanted, _ := port.ParseAll(was.Expose) // Check has read them
+	if c.cfg.Network == nil {
+		wanted = nil
+	}
+	wanted = slices.DeleteFunc(wanted, func(p port.Mapping) bool {
+		who, err := c.cfg.Network.Listener(p)
+		return err != nil || who != ""
+	})
+	_, err = loop.Ask(ctx, c.cfg.Loop, func() (struct{}, error) {
+		rec.Settings.Opening = slices.DeleteFunc(wanted, func(p port.Mapping) bool { return ports{c}.claim(rec.CTID, []port.Mapping{p}) != nil })
+		return struct{}{}, c.cfg.Apply(keep(*rec))
+	})
+	return err
 }

@@ -3,6 +3,7 @@ package containers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,10 +21,15 @@ type set struct{ verb }
 // Admit implements [actions.Handler].
 func (h set) Admit(s *protocol.Spec) error {
 	args := protocol.ArgsOf[protocol.SetArgs](s)
-	if c := args.Health; c != nil && !c.Off && h.cfg.Probe == nil {
+	return errors.Join(checkable(h.Containers, args.Health), counted(h.cfg.Coordinator, args.Offline))
+}
+
+// checkable refuses a check on a host that makes none.
+func checkable(c *Containers, check *contract.Check) error {
+	if check != nil && !check.Off && c.cfg.Probe == nil {
 		return fmt.Errorf("%w: this host does not look at containers", actions.CodeUnsupported)
 	}
-	return counted(h.cfg.Coordinator, args.Offline)
+	return nil
 }
 
 // counted refuses a contract on a host that cannot be cut off, for it has no coordinator.
@@ -101,6 +107,11 @@ func (h set) starts(rec *queue.Container, change *contract.Change) (why string) 
 	slices.Sort(after)
 	rec.Settings.Start.After = slices.Compact(after)
 	return ""
+}
+
+// failing is a step that cannot be made.
+func failing(err error) func(context.Context) (queue.Change, error) {
+	return func(context.Context) (queue.Change, error) { return queue.Change{}, err }
 }
 
 // nothing is what is left to do of a change of the record.

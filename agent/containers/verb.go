@@ -24,6 +24,7 @@ func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
 	all := map[protocol.Kind]actions.Handler{
 		protocol.KindCreate:   create{c},
 		protocol.KindRestore:  create{c},
+		protocol.KindClone:    clone{create{c}},
 		protocol.KindStart:    verb{Containers: c, prepare: c.toRun, do: (*operation).startNow, forgets: true},
 		protocol.KindStop:     stop,
 		protocol.KindStopNow:  stopNow{stop},
@@ -109,9 +110,10 @@ type operation struct {
 	contact *contact
 	spec    *protocol.Spec // nil of a correction
 	rec     queue.Container
-	runtime container.Runtime // nil if the host has none of that kind any more
-	first   bool              // no attempt was before this one
-	unwell  bool              // the alert of its health is raised
+	runtime container.Runtime      // nil if the host has none of that kind any more
+	first   bool                   // no attempt was before this one
+	unwell  bool                   // the alert of its health is raised
+	source  protocol.ContainerName // of a clone: the container that is copied
 	// seen is the container afterwards, if the runtime has told.
 	seen container.Info
 }

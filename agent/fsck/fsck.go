@@ -39,6 +39,8 @@ type Config struct {
 	Spare string
 	// Runtimes are the container technologies of the host.
 	Runtimes map[string]container.Tidier
+	// Backups finds what is left of backups; nil: they are not looked at.
+	Backups container.Tidier
 	// Networks finds what is left of networks, by a function that tells the ids of all
 	// containers; nil: they are not looked at.
 	Networks func(known func(context.Context) (map[string]bool, error)) container.Tidier
@@ -72,6 +74,9 @@ func Check(ctx context.Context, c Config, repair bool) Report {
 		{"runs", c.runs}, {"control groups", c.leaves},
 	} {
 		r.add(part.name, func() ([]container.Debris, error) { return part.look(ctx, repair) })
+	}
+	if c.Backups != nil {
+		r.add("backups", func() ([]container.Debris, error) { return c.Backups.Debris(ctx, repair) })
 	}
 	for _, kind := range []container.Kind{container.KindLXC, container.KindPodman} {
 		if t := c.Runtimes[string(kind)]; t != nil {

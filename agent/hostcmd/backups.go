@@ -1,12 +1,14 @@
 package hostcmd
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,17 +19,19 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/backup"
+	"github.com/hostler-io/hostler/client"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/podman"
+	"github.com/hostler-io/hostler/protocol/setting"
 )
 
 // backupOptions are what the kinds say.
 type backupOptions struct {
-	state, path, helper, socket, runtime, name, backup string
-	locks                                              string // of containers, a directory
+	state, path, helper, socket, agent, runtime, name, backup string
+	locks                                                     string // of containers, a directory
 }
 
 // backupsCommand is run by the agent itself, under a supervisor.
@@ -54,6 +58,7 @@ func (c Config) backupsCommand() *cobra.Command {
 		f.StringVar(&o.path, "lxc-path", "", "directory of the containers of LXC")
 		f.StringVar(&o.helper, "lxc-helper", "", "the helper of LXC")
 		f.StringVar(&o.socket, "podman-socket", "", "socket of podman's service")
+		f.StringVar(&o.agent, "socket", "", "the agent's own socket")
 		f.StringVar(&o.runtime, "runtime", "", "lxc or podman")
 		f.StringVar(&o.name, "name", "", "name of the container")
 		f.StringVar(&o.backup, "backup", "", "name of the backup")
@@ -109,11 +114,38 @@ func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 	} else if err := overlaid(root); err != nil {
 		return err
 	}
-	b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Image: img})
+	keeps, err := o.keeps(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Image: img, Kept: keeps})
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(out).Encode(shown(b))
+}
+
+// keeps is how the agent keeps the container.
+func (o backupOptions) keeps(ctx context.Context) (setting.New, error) {
+	agent, err := client.New(client.Config{Address: "unix://" + o.agent})
+	if err != nil {
+		return setting.New{}, err
+	}
+	var said bytes.Buffer
+	if err := agent.Lines(ctx, "/v1/containers/"+url.PathEscape(o.name), nil, &said); err != nil {
+		return setting.New{}, fmt.Errorf("ask the agent about container %q: %w", o.name, err)
+	}
+	var d api.ContainerDetails
+	if err := json.Unmarshal(said.Bytes(), &d); err != nil {
+		return setting.New{}, err
+	}
+	n := setting.New{Template: d.Image, Class: d.Class, Offline: d.Offline, Labels: d.Labels, Env: d.Env, Command: d.Command, Expose: d.Ports, Health: d.Health}
+	for _, l := range d.Limits {
+		if l.Set != "" {
+			n.Limits = append(n.Limits, l.Resource+"="+l.Set)
+		}
+	}
+	return n, nil
 }
 
 // overlaid refuses a root directory that is not one of podman's storage.

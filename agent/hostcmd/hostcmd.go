@@ -49,7 +49,7 @@ func (h Host) Printers(runtimes []container.Runtime) (map[protocol.Kind][]string
 		protocol.KindInspect:     {"inspect", "--socket=" + h.Socket},
 		protocol.KindLogs:        {"logs", "--lxc-path=" + h.LXCPath, "--podman-socket=" + h.Podman},
 	}
-	backups := []string{"--state-dir=" + h.State, "--lxc-path=" + h.LXCPath, "--lxc-helper=" + h.LXCHelper, "--podman-socket=" + h.Podman}
+	backups := []string{"--state-dir=" + h.State, "--lxc-path=" + h.LXCPath, "--lxc-helper=" + h.LXCHelper, "--podman-socket=" + h.Podman, "--socket=" + h.Socket}
 	for kind, verb := range map[protocol.Kind]string{
 		protocol.KindBackup: "create", protocol.KindBackupList: "ls", protocol.KindBackupVerify: "verify", protocol.KindBackupRemove: "rm",
 	} {

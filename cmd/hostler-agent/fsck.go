@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/agent/fsck"
+	"github.com/hostler-io/hostler/backup"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/lxc"
@@ -33,8 +34,9 @@ func fsckCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 		Use: "fsck", Short: "Find what a crash or a person has left of Hostler on this host, and remove it with --repair", Args: noArgs,
 		Long: "Look for directories of commands that the agent does not know, control groups of commands that are\n" +
 			"over, containers of LXC and podman that are half made, half removed or half started, what is mounted\n" +
-			"in them, their locks, cables and rules of ports without a container. Of each finding it prints what it is, why it is\n" +
-			"taken for debris, and what --repair does. It works while the agent is stopped, and then it may repair;\n" +
+			"in them, their locks, cables and rules of ports without a container, and backups that were cut\n" +
+			"short. Of each finding it prints what it is, why it is taken for debris, and what --repair does. It\n" +
+			"works while the agent is stopped, and then it may repair;\n" +
 			"while the agent runs it only looks. It never touches a whole container, the root directory of a\n" +
 			"container, or things of other programs. The exit code is 1 if anything is left, or could not be looked at.",
 		Example: "  hostler-agent fsck\n  systemctl stop hostler-agent && hostler-agent fsck --repair; systemctl start hostler-agent\n  hostler-agent fsck -o json",
@@ -89,7 +91,7 @@ func check(ctx context.Context, c config, repair bool, log *slog.Logger) (r fsck
 		return r, err
 	}
 	return fsck.Check(ctx, fsck.Config{
-		Runs: s.runs(), Memory: s.queueFile(), Spare: string(s), Runtimes: tidiers,
+		Runs: s.runs(), Memory: s.queueFile(), Spare: string(s), Runtimes: tidiers, Backups: backup.Store{Dir: s.backups()},
 		Networks: func(known func(context.Context) (map[string]bool, error)) container.Tidier {
 			return network.Tidier{Mark: s.mark(), Known: known}
 		},

@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/backup"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/podman"
+	"github.com/hostler-io/hostler/protocol/setting"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -71,10 +72,11 @@ func (s state) openBackups() (backup.Store, error) {
 // backups are those of a host, for its containers. It implements containers.Backups.
 type backups struct{ state }
 
-func (b backups) Image(ctx context.Context, name string) (container.Kind, container.Image, error) {
+func (b backups) Image(ctx context.Context, name string) (container.Kind, container.Image, setting.New, error) {
 	s, err := b.openBackups()
 	if err != nil {
-		return "", container.Image{}, err
+		return "", container.Image{}, setting.New{}, err
 	}
-	return s.Image(ctx, name)
+	m, img, err := s.Image(ctx, name)
+	return m.Runtime, img, m.Kept, err
 }

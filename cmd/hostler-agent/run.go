@@ -159,7 +159,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	}
 	defer func() { err = errors.Join(err, prober.Close()) }()
 	cfg.Probe = prober.Probe
-	cfg.Witness, cfg.Limiter, cfg.Backups = watchEnd, limiter{cgroup.Supported()}, backups{s}
+	cfg.Witness, cfg.Leaving, cfg.Limiter, cfg.Backups = watchEnd, leaving(systemdRuns), limiter{cgroup.Supported()}, backups{s}
 	if c.Network.Bridge != "" {
 		if cfg.Network, err = newBridge(c.Network, s); err != nil {
 			return err

@@ -27,6 +27,8 @@ const (
 	OpCreate  Op = "create"
 	OpDestroy Op = "destroy"
 	OpRename  Op = "rename"
+	OpRehost  Op = "rehost"
+	OpClone   Op = "clone"
 	OpFreeze  Op = "freeze"
 	OpThaw    Op = "unfreeze"
 )
@@ -58,6 +60,7 @@ type fakeContainer struct {
 	info      container.Info
 	snapshots []container.Snapshot
 	rollbacks []string
+	hostname  string
 }
 
 // fakeWatcher hands events from whoever causes them to the goroutine in Watch.
@@ -70,6 +73,7 @@ var (
 	_ container.Runtime = (*Fake)(nil)
 	_ container.Creator = (*Fake)(nil)
 	_ container.Renamer = (*Fake)(nil)
+	_ container.Cloner  = (*Fake)(nil)
 	_ container.Freezer = (*Fake)(nil)
 	_ container.Watcher = (*Fake)(nil)
 )
@@ -331,25 +335,72 @@ func (f *Fake) Exec(ctx context.Context, name string) (s container.Supervisor, e
 
 // Create implements container.Creator.
 func (f *Fake) Create(ctx context.Context, spec container.CreateSpec) error {
-	return f.do(ctx, OpCreate, spec.Name, func() error {
-		if err := spec.Check(); err != nil {
+	return f.do(ctx, OpCreate, spec.Name, func() error { return f.make(spec) })
+}
+
+// Clone implements container.Cloner.
+func (f *Fake) Clone(ctx context.Context, from string, spec container.CreateSpec) error {
+	return f.do(ctx, OpClone, spec.Name, func() error {
+		c, err := f.find(from)
+		switch {
+		case err != nil:
 			return err
+		case c.info.CTID == "":
+			return container.ErrUnsupported
 		}
-		for _, c := range f.containers {
-			switch same := c.info.CTID == spec.CTID; {
-			case same && c.info.Name == spec.Name:
-				return nil
-			case same || c.info.Name == spec.Name:
-				return container.ErrExists
-			}
+		spec.Template, spec.Privileged = c.info.Template, c.info.Privileged
+		return f.make(spec)
+	})
+}
+
+// Rehost implements container.Rehoster.
+func (f *Fake) Rehost(ctx context.Context, name, hostname string, id container.CTID) error {
+	return f.do(ctx, OpRehost, name, func() error {
+		c, err := f.find(name)
+		switch {
+		case err != nil:
+			return err
+		case c.info.CTID == "":
+			return container.ErrUnsupported
+		case c.info.CTID != id:
+			return container.ErrNotFound
+		case c.info.State != container.StateStopped:
+			return container.ErrBusy
 		}
-		info := container.Info{Name: spec.Name, CTID: spec.CTID, Kind: f.kind, State: container.StateStopped, Template: spec.Template, MAC: spec.Network.MAC, Privileged: spec.Privileged}
-		if !spec.Network.IsZero() {
-			info.Addresses = []netip.Addr{spec.Network.Address.Addr()}
-		}
-		f.containers[spec.Name] = &fakeContainer{info: info}
+		c.hostname = hostname
 		return nil
 	})
+}
+
+// Hostname is what Rehost has last set.
+func (f *Fake) Hostname(name string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.containers[name]; c != nil {
+		return c.hostname
+	}
+	return ""
+}
+
+// make makes a container. The caller holds the lock.
+func (f *Fake) make(spec container.CreateSpec) error {
+	if err := spec.Check(); err != nil {
+		return err
+	}
+	for _, c := range f.containers {
+		switch same := c.info.CTID == spec.CTID; {
+		case same && c.info.Name == spec.Name:
+			return nil
+		case same || c.info.Name == spec.Name:
+			return container.ErrExists
+		}
+	}
+	info := container.Info{Name: spec.Name, CTID: spec.CTID, Kind: f.kind, State: container.StateStopped, Template: spec.Template, MAC: spec.Network.MAC, Privileged: spec.Privileged}
+	if !spec.Network.IsZero() {
+		info.Addresses = []netip.Addr{spec.Network.Address.Addr()}
+	}
+	f.containers[spec.Name] = &fakeContainer{info: info}
+	return nil
 }
 
 // Destroy implements container.Creator.

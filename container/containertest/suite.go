@@ -44,6 +44,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		"DestroyRunning":    testDestroyRunning,
 		"Restart":           testRestart,
 		"Rename":            testRename,
+		"Rehost":            testRehost,
+		"Clone":             testClone,
 		"Freeze":            testFreeze,
 		"Log":               testLog,
 		"Snapshot":          testSnapshot,

@@ -11,9 +11,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/hostler-io/hostler/internal/yamlfile"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 )
 
 // Bounds of a manifest.
@@ -39,8 +42,35 @@ type Shape struct {
 	Limits     map[string]string `yaml:"limits"`
 	Env        map[string]string `yaml:"env"`
 	Command    []string          `yaml:"command"`
+	Ports      []string          `yaml:"ports"`
+	Health     *Health           `yaml:"health"`
 	Start      *bool             `yaml:"start"`
 	Privileged *bool             `yaml:"privileged"`
+}
+
+// Health is how a container is looked at, as [contract.Check] has it. Off alone takes a
+// check away.
+type Health struct {
+	Off      bool          `yaml:"off"`
+	Cmd      []string      `yaml:"cmd"`
+	TCP      int64         `yaml:"tcp"`
+	HTTP     string        `yaml:"http"`
+	Interval time.Duration `yaml:"interval"`
+	Timeout  time.Duration `yaml:"timeout"`
+	Retries  int64         `yaml:"retries"`
+	Start    time.Duration `yaml:"start"`
+	Action   string        `yaml:"action"`
+}
+
+// Check is it in the words of the host; nil is none.
+func (h *Health) Check() *contract.Check {
+	if h == nil {
+		return nil
+	}
+	return &contract.Check{
+		Off: h.Off, Cmd: h.Cmd, TCP: h.TCP, HTTP: h.HTTP, Retries: h.Retries, Action: h.Action,
+		IntervalMS: h.Interval.Milliseconds(), TimeoutMS: h.Timeout.Milliseconds(), StartMS: h.Start.Milliseconds(),
+	}
 }
 
 // Container is a container of a manifest, with what its profiles say.
@@ -130,7 +160,8 @@ func (c *Container) complete(own map[string]Shape, profile func(string) ([]byte,
 }
 
 // With is the shape with that of more in its place where more says something. Labels,
-// limits and variables of both are there.
+// limits and variables of both are there; ports, the command and the check are those of
+// one of them.
 func (s Shape) With(more Shape) Shape {
 	for _, m := range []struct{ to, from *string }{
 		{&s.Image, &more.Image}, {&s.Runtime, &more.Runtime}, {&s.Class, &more.Class}, {&s.Offline, &more.Offline}, {&s.Hostname, &more.Hostname},
@@ -144,6 +175,12 @@ func (s Shape) With(more Shape) Shape {
 	}
 	if len(more.Command) > 0 {
 		s.Command = more.Command
+	}
+	if more.Ports != nil {
+		s.Ports = more.Ports
+	}
+	if more.Health != nil {
+		s.Health = more.Health
 	}
 	if more.Start != nil {
 		s.Start = more.Start
@@ -175,9 +212,24 @@ func Pairs(m map[string]string) []string {
 	return all
 }
 
+// Map is the other way: of pairs of one name, the last one counts.
+func Map(pairs []string) map[string]string {
+	var m map[string]string
+	for _, p := range pairs {
+		name, value, _ := strings.Cut(p, "=")
+		m = merged(m, map[string]string{name: value})
+	}
+	return m
+}
+
 // Create is what a new container of the shape is asked for with.
 func (s Shape) Create() protocol.CreateArgs {
+	health := s.Health.Check()
+	if health != nil && health.Off {
+		health = nil // as a new one has none
+	}
 	return protocol.CreateArgs{
+		Expose: s.Ports, Health: health,
 		Template: s.Image, Runtime: s.Runtime, Class: s.Class, Offline: s.Offline, Hostname: protocol.ContainerName(s.Hostname),
 		Labels: Pairs(s.Labels), Limits: Pairs(s.Limits), Env: Pairs(s.Env), Command: s.Command,
 		Start: s.Start != nil && *s.Start, Privileged: s.Privileged != nil && *s.Privileged,

@@ -29,6 +29,8 @@ containers:
     command: [/bin/web, --all]
     hostname: www
     start: true
+    ports: [8080:80]
+    health: {http: ":80/ready", interval: 10s, retries: 3}
     offline: keep
     privileged: false
   - {host: edge-02, name: db, image: busybox}
@@ -46,12 +48,16 @@ func TestParse(t *testing.T) {
 		"labels":  {c.Labels, {"app=web", "site=lab", "size=small"}},
 		"limits":  {c.Limits, {"memory=256MiB", "pids=50"}},
 		"env":     {c.Env, {"DEBUG=true", "PORT=8080"}},
+		"ports":   {c.Expose, {"8080:80"}},
 		"command": {c.Command, {"/bin/web", "--all"}},
 		"others":  {{c.Template, c.Runtime, string(c.Hostname), c.Offline, all[0].Where()}, {"registry.example/web:1", "podman", "www", "keep", "edge-01/web"}},
 	} {
 		if !slices.Equal(got[0], got[1]) {
 			t.Errorf("%s: %q, want %q", what, got[0], got[1])
 		}
+	}
+	if h := c.Health; h == nil || h.HTTP != ":80/ready" || h.IntervalMS != 10_000 || h.Retries != 3 || all[1].Create().Health != nil {
+		t.Errorf("the check is %+v", h)
 	}
 	if !c.Start || c.Privileged || all[1].Start != nil || all[1].Labels != nil {
 		t.Errorf("%+v and %+v", c, all[1])

@@ -2,10 +2,12 @@ package tree
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,11 +19,49 @@ type Copied struct {
 	Shared  bool  // the file system shares the data of all files, until either side changes
 }
 
+// Shift gives what the users and groups from From on own in a tree to those from To on in
+// its copy, of which there are Count. The zero value changes no owner.
+type Shift struct{ From, To, Count uint32 }
+
+// of is the owner in the copy. What is outside of the range stays.
+func (s Shift) of(id uint32) uint32 {
+	if id >= s.From && id-s.From < s.Count {
+		return id - s.From + s.To
+	}
+	return id
+}
+
+// Attributes of the kernel that name users or groups.
+const (
+	capability = "security.capability"
+	aclFirst   = "system.posix_acl_"
+)
+
+// attribute is the value of an attribute in the copy.
+func (s Shift) attribute(name string, value []byte) []byte {
+	move := func(at int) {
+		if at+4 <= len(value) {
+			binary.LittleEndian.PutUint32(value[at:], s.of(binary.LittleEndian.Uint32(value[at:])))
+		}
+	}
+	switch {
+	case name == capability && len(value) == 24: // version 3, whose last word is its root
+		move(20)
+	case strings.HasPrefix(name, aclFirst): // a version, and entries of a tag, permissions and an id
+		for at := 4; at+8 <= len(value); at += 8 {
+			if tag := binary.LittleEndian.Uint16(value[at:]); tag == 2 || tag == 8 { // one user, one group
+				move(at + 4)
+			}
+		}
+	}
+	return value
+}
+
 // Copy makes a copy of a tree in a directory that does not exist: with owners, modes,
 // times, attributes, holes, devices and hard links. Where the file system can share data
 // between files, it does. free is how many bytes of the file system stay free. Nothing is
 // synced; what an error leaves has to be removed.
-func Copy(ctx context.Context, from, to string, free uint64) (Copied, error) {
+func Copy(ctx context.Context, from, to string, free uint64, shift Shift) (Copied, error) {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return Copied{}, err
 	}
@@ -29,7 +69,7 @@ func Copy(ctx context.Context, from, to string, free uint64) (Copied, error) {
 	if err != nil {
 		return Copied{}, &os.PathError{Op: "open", Path: to, Err: err}
 	}
-	c := &copying{ctx: ctx, root: fd, free: free, links: make(map[[2]uint64]string), parentFD: -1, Copied: Copied{Shared: true}}
+	c := &copying{ctx: ctx, root: fd, free: free, shift: shift, links: make(map[[2]uint64]string), parentFD: -1, Copied: Copied{Shared: true}}
 	err = Walk(ctx, from, c.put)
 	if err == nil {
 		err = c.finish()
@@ -44,6 +84,7 @@ type copying struct {
 	Copied
 	ctx      context.Context // of the copy
 	root     int
+	shift    Shift
 	free     uint64
 	checked  int64                // of Bytes, when the free space was looked at
 	links    map[[2]uint64]string // files with several names, by device and number
@@ -139,7 +180,7 @@ func (c *copying) create(e, made *Entry) (again bool, err error) {
 
 // attributes gives what was made the owner, mode and attributes of its original.
 func (c *copying) attributes(e, made *Entry) error {
-	if err := unix.Fchownat(made.dir, made.name, int(e.Stat.Uid), int(e.Stat.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fchownat(made.dir, made.name, int(c.shift.of(e.Stat.Uid)), int(c.shift.of(e.Stat.Gid)), unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
 	if e.Stat.Mode&unix.S_IFMT != unix.S_IFLNK {
@@ -153,7 +194,7 @@ func (c *copying) attributes(e, made *Entry) error {
 		return err
 	}
 	for name, value := range all {
-		if err := unix.Lsetxattr(made.proc(), name, value, 0); err != nil && err != unix.EOPNOTSUPP {
+		if err := unix.Lsetxattr(made.proc(), name, c.shift.attribute(name, value), 0); err != nil && err != unix.EOPNOTSUPP {
 			return fmt.Errorf("attribute %.80q: %w", name, err)
 		}
 	}

@@ -74,7 +74,7 @@ func TestCopy(t *testing.T) {
 	must(t, unix.UtimesNanoAt(unix.AT_FDCWD, at("a/deep"), past, 0), unix.UtimesNanoAt(unix.AT_FDCWD, at("out"), past, unix.AT_SYMLINK_NOFOLLOW))
 
 	to := filepath.Join(filepath.Dir(from), "to")
-	made, err := tree.Copy(t.Context(), from, to, 0)
+	made, err := tree.Copy(t.Context(), from, to, 0, tree.Shift{})
 	must(t, err)
 	if got, want := describe(t, to), describe(t, from); got != want {
 		t.Errorf("the copy is\n%s\nand the original\n%s", got, want)
@@ -96,10 +96,10 @@ func TestCopyEnds(t *testing.T) {
 	ended, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
-	if _, err := tree.Copy(ended, from, filepath.Join(t.TempDir(), "to"), 0); !errors.Is(err, why) {
+	if _, err := tree.Copy(ended, from, filepath.Join(t.TempDir(), "to"), 0, tree.Shift{}); !errors.Is(err, why) {
 		t.Errorf("it ended with %v", err)
 	}
-	if made, err := tree.Copy(t.Context(), from, filepath.Join(t.TempDir(), "to"), 1<<62); !errors.Is(err, unix.ENOSPC) && !made.Shared {
+	if made, err := tree.Copy(t.Context(), from, filepath.Join(t.TempDir(), "to"), 1<<62, tree.Shift{}); !errors.Is(err, unix.ENOSPC) && !made.Shared {
 		t.Errorf("it ended with %v", err)
 	}
 }

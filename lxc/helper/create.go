@@ -41,6 +41,12 @@ func (h *host) create(spec container.CreateSpec, img *container.Image) error {
 		}
 		make = func() error { return h.build(spec, rec.IDs, template) }
 	}
+	return h.produce(spec, &rec, make)
+}
+
+// produce makes a container by make, which is given its ids in the record, and may add
+// to that.
+func (h *host) produce(spec container.CreateSpec, rec *record, make func() error) error {
 	if err := h.sweepDebris(); err != nil {
 		return err
 	}
@@ -55,7 +61,7 @@ func (h *host) create(spec container.CreateSpec, img *container.Image) error {
 	if done, err := h.clearWay(spec); done || err != nil {
 		return err
 	}
-	if rec.IDs, err = h.claim(spec, rec); err != nil {
+	if rec.IDs, err = h.claim(spec, *rec); err != nil {
 		return err
 	}
 	if err := make(); err != nil {
@@ -66,7 +72,7 @@ func (h *host) create(spec container.CreateSpec, img *container.Image) error {
 	}
 	rec.State = recordReady
 	failpoint.Before(failpoint.ContainerReady)
-	err = writeRecord(h.dir(spec.Name), rec)
+	err = writeRecord(h.dir(spec.Name), *rec)
 	failpoint.After(failpoint.ContainerReady)
 	return err
 }

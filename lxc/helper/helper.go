@@ -104,7 +104,14 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 	case wire.OpDestroy:
 		return wire.Answer{}, h.destroy(req.Name)
 	case wire.OpRename:
-		return wire.Answer{}, h.rename(req.Name, req.To, req.CTID)
+		return wire.Answer{}, naming{h}.rename(req.Name, req.To, req.CTID)
+	case wire.OpRehost:
+		return wire.Answer{}, naming{h}.rehost(req.Name, req.To, req.CTID)
+	case wire.OpClone:
+		if req.Create == nil {
+			return wire.Answer{}, errors.New("clone without a specification")
+		}
+		return wire.Answer{}, cloning{h}.clone(req.Name, *req.Create)
 	case wire.OpSnapshot, wire.OpRollback, wire.OpDropSnapshot:
 		if req.Snapshot == nil {
 			return wire.Answer{}, errors.New(op + " without a snapshot")

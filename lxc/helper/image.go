@@ -38,7 +38,7 @@ func (h *host) unpack(spec container.CreateSpec, img *container.Image, rec *reco
 	}
 	rec.Digest, rec.Argv = img.Digest, argv
 	if img.Copy {
-		if err := renew(dir); err != nil {
+		if err := rootfs.Renew(dir); err != nil {
 			return fmt.Errorf("image %s: %w", img.Reference, err)
 		}
 	}
@@ -226,33 +226,6 @@ func lookUp(dir, file, name string) (id, group int, err error) {
 		return 0, 0, fmt.Errorf("%w: it runs as %.80q, a user that its /%s does not have", container.ErrUnsupported, name, file)
 	}
 	return int(number), 0, nil
-}
-
-// renew takes away what a copy of a container must not have in common with it: the id of
-// its machine, which its init makes anew, and the keys of its ssh server.
-func renew(dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	for _, name := range []string{"etc/machine-id", "var/lib/dbus/machine-id", "var/lib/systemd/random-seed"} {
-		if i, err := root.Lstat(name); err == nil && i.Mode().IsRegular() {
-			if err := root.WriteFile(name, nil, 0o444); err != nil {
-				return err
-			}
-		}
-	}
-	ssh, err := root.OpenRoot("etc/ssh")
-	if err != nil {
-		return nil // it has none
-	}
-	defer ssh.Close()
-	keys, err := fs.Glob(ssh.FS(), "ssh_host_*")
-	for _, name := range keys {
-		err = errors.Join(err, ssh.Remove(name))
-	}
-	return err
 }
 
 // furnish writes what a container needs and an image leaves to whoever runs it: its

@@ -19,10 +19,29 @@ import (
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
+// naming is what is done to the names of a container.
+type naming struct{ *host }
+
 // rename gives one of our stopped containers another name. liblxc would copy all
 // of it and destroy what was there; here its directory is renamed.
-func (h *host) rename(name, to string, id container.CTID) error {
-	if err := errors.Join(container.CheckName(to), container.CheckCTID(string(id))); err != nil {
+func (h naming) rename(name, to string, id container.CTID) error {
+	if err := container.CheckName(to); err != nil {
+		return err
+	}
+	return h.byID(id, func(at string, r record) error {
+		switch {
+		case at == to:
+			return h.settle(to)
+		case at != name:
+			return h.notThere(name)
+		}
+		return h.renameTo(name, to, r)
+	})
+}
+
+// byID does something to the container of an id, under its lock.
+func (h naming) byID(id container.CTID, do func(at string, r record) error) error {
+	if err := container.CheckCTID(string(id)); err != nil {
 		return err
 	}
 	l, err := lock(h.locks, string(id), h.patience)
@@ -34,8 +53,8 @@ func (h *host) rename(name, to string, id container.CTID) error {
 	switch {
 	case err != nil:
 		return err
-	case at != name && at != to:
-		return h.notThere(name)
+	case at == "":
+		return do(at, record{})
 	}
 	r, err := readRecord(h.dir(at))
 	switch {
@@ -43,9 +62,35 @@ func (h *host) rename(name, to string, id container.CTID) error {
 		return err
 	case r.State != recordReady:
 		return fmt.Errorf("%w: %s was interrupted while %s", container.ErrNotFound, at, r.State)
-	case at == to:
-		return h.settle(to)
 	}
+	return do(at, r)
+}
+
+// rehost has one of our stopped containers call itself hostname, or by its name if that
+// is empty: first its record says so, and the configuration follows.
+func (h naming) rehost(name, hostname string, id container.CTID) error {
+	if hostname != "" {
+		if err := container.CheckName(hostname); err != nil {
+			return fmt.Errorf("host name: %w", err)
+		}
+	}
+	return h.byID(id, func(at string, r record) error {
+		if at != name {
+			return h.notThere(name)
+		}
+		if err := h.stopped(name); err != nil {
+			return err
+		}
+		r.Hostname, r.Renaming = hostname, true
+		if err := writeRecord(h.dir(name), r); err != nil {
+			return err
+		}
+		return h.settle(name)
+	})
+}
+
+// renameTo renames a container whose lock is held.
+func (h naming) renameTo(name, to string, r record) error {
 	if err := h.stopped(name); err != nil {
 		return err
 	}
@@ -54,7 +99,7 @@ func (h *host) rename(name, to string, id container.CTID) error {
 		return err
 	}
 	failpoint.Before(failpoint.ContainerRenamed)
-	err = unix.Renameat2(unix.AT_FDCWD, h.dir(name), unix.AT_FDCWD, h.dir(to), unix.RENAME_NOREPLACE)
+	err := unix.Renameat2(unix.AT_FDCWD, h.dir(name), unix.AT_FDCWD, h.dir(to), unix.RENAME_NOREPLACE)
 	if errors.Is(err, fs.ErrExist) {
 		r.Renaming = false
 		return errors.Join(fmt.Errorf("%w: the name %s is taken", container.ErrExists, to), writeRecord(h.dir(name), r))
@@ -70,7 +115,7 @@ func (h *host) rename(name, to string, id container.CTID) error {
 }
 
 // notThere tells a name of nobody from one of somebody else.
-func (h *host) notThere(name string) error {
+func (h naming) notThere(name string) error {
 	r, err := h.look(name)
 	if err == nil && r.CTID == "" {
 		return fmt.Errorf("%w: %s was not made by Hostler and must be adopted first", container.ErrUnsupported, name)
@@ -125,7 +170,7 @@ func (h *host) reconfigure(name, called string) error {
 	if err := os.Rename(config+".new", config); err != nil {
 		return err
 	}
-	return rehost(rootfs, before, called)
+	return signpost(rootfs, before, called)
 }
 
 func syncFile(path string) error {
@@ -139,10 +184,10 @@ func syncFile(path string) error {
 // maxHostname bounds the file with the name of a container, in bytes.
 const maxHostname = 256
 
-// rehost replaces the name of the host in a container that goes by its old one. The
+// signpost replaces the name of the host in a container that goes by its old one. The
 // file is the container's own: what is no short file that says the old name, or cannot
 // be opened, is left as it is.
-func rehost(rootfs, before, name string) error {
+func signpost(rootfs, before, name string) error {
 	f, err := rundir.OpenRegular(rootfs, "etc/hostname", unix.O_RDWR)
 	if err != nil {
 		return nil

@@ -50,7 +50,7 @@ func TestInterruptedRename(t *testing.T) {
 			held.lock.release()
 			called(t, h, at)
 			for range 2 {
-				must(t, h.rename("web", "db", id))
+				must(t, naming{h}.rename("web", "db", id))
 				called(t, h, "db")
 			}
 			if _, err := os.Stat(h.dir("web")); !os.IsNotExist(err) {
@@ -88,7 +88,7 @@ func TestRehostHostile(t *testing.T) {
 				t.Fatal(err)
 			}
 			done := make(chan error, 1)
-			go func() { done <- rehost(rootfs, "web", "db") }()
+			go func() { done <- signpost(rootfs, "web", "db") }()
 			select {
 			case err := <-done:
 				must(t, err)

@@ -3,13 +3,17 @@
 package setting
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/port"
 )
 
 // Bounds of settings, in bytes and in numbers.
@@ -19,25 +23,55 @@ const (
 	MaxChanges = 64       // that are made at once
 )
 
-// The keys that can be changed begin with one of these.
+// The keys that can be changed: this one, and those that begin with one of the others.
 const (
-	labelKey = "label."
-	limitKey = "limit."
+	hostnameKey = "hostname"
+	labelKey    = "label."
+	limitKey    = "limit."
 )
 
 // fixed are settings that are decided when a container is made.
-var fixed = []string{"class", "command", "env", "hostname", "image", "name", "privileged", "runtime"}
+var fixed = []string{"class", "command", "env", "image", "name", "privileged", "runtime"}
 
-// CheckNew accepts the limits, the variables and the command of a new container.
-func CheckNew(limits, env, command []string) error {
-	if _, err := limit.Parse(limits); err != nil {
+// New is what a new container is asked for with, in the words of the command line.
+type New struct {
+	Template string          `json:"template,omitzero"`
+	Class    string          `json:"class,omitzero"`
+	Offline  string          `json:"offline,omitzero"`
+	Labels   []string        `json:"labels,omitempty"`
+	Limits   []string        `json:"limits,omitempty"`
+	Env      []string        `json:"env,omitempty"`
+	Command  []string        `json:"command,omitempty"`
+	Expose   []string        `json:"expose,omitempty"`
+	Health   *contract.Check `json:"health,omitempty"` // nil is none
+}
+
+// Check tells what is wrong with it, but for its labels.
+func (n *New) Check() error {
+	if err := CheckTemplate(n.Template); err != nil && n.Template != "" {
+		return fmt.Errorf("template: %w", err)
+	}
+	if err := contract.CheckClass(n.Class, n.Offline); err != nil {
+		return err
+	}
+	change := contract.Change{Class: n.Class, Offline: n.Offline, Health: n.Health}
+	if err := change.Check(); err != nil {
+		return err
+	}
+	if n.Health != nil && n.Health.Off {
+		return errors.New("health: a new container has no check that could be off")
+	}
+	if _, err := limit.Parse(n.Limits); err != nil {
 		return fmt.Errorf("limits: %w", err)
 	}
-	if err := CheckEnv(env); err != nil {
+	if err := CheckEnv(n.Env); err != nil {
 		return fmt.Errorf("env: %w", err)
 	}
-	if err := CheckCommand(command); err != nil {
+	if err := CheckCommand(n.Command); err != nil {
 		return fmt.Errorf("command: %w", err)
+	}
+	if _, err := port.ParseAll(n.Expose); err != nil {
+		return fmt.Errorf("expose: %w", err)
 	}
 	return nil
 }
@@ -82,16 +116,21 @@ func CheckCommand(argv []string) error {
 	return nil
 }
 
+var wellFormedHostname = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
 // Changes are changes of settings that are made together, or not at all.
 type Changes struct {
 	// Limits has [limit.None] for those that are taken away.
 	Limits limit.Limits
-	labels map[string]string
-	gone   []string // names of labels
+	// Hostname is the name that the container is to call itself, empty for its own; nil
+	// leaves it as it is.
+	Hostname *string
+	labels   map[string]string
+	gone     []string // names of labels
 }
 
 // Parse reads changes, each KEY=VALUE, or a KEY alone to take its setting away. A key is
-// label.NAME or limit.RESOURCE.
+// label.NAME, limit.RESOURCE or hostname.
 func Parse(all []string) (c Changes, err error) {
 	if n := len(all); n == 0 || n > MaxChanges {
 		return c, fmt.Errorf("%d settings, want 1 to %d", n, MaxChanges)
@@ -110,6 +149,11 @@ func Parse(all []string) (c Changes, err error) {
 		}
 		name, label := strings.CutPrefix(key, labelKey)
 		switch {
+		case key == hostnameKey:
+			if set && !wellFormedHostname.MatchString(value) {
+				return c, fmt.Errorf("hostname %.60q: want 1 to 63 of a-z, 0-9 and inner hyphens", value)
+			}
+			c.Hostname = &value
 		case !label && set:
 			limits = append(limits, strings.TrimPrefix(text, limitKey))
 		case !label:
@@ -131,12 +175,14 @@ func Parse(all []string) (c Changes, err error) {
 func checkKey(key string) error {
 	first, _, _ := strings.Cut(key, ".")
 	switch {
+	case key == hostnameKey:
+		return nil
 	case strings.HasPrefix(key, limitKey) && key != limitKey, strings.HasPrefix(key, labelKey) && key != labelKey:
 		return nil
 	case slices.Contains(fixed, first):
 		return fmt.Errorf("setting %.60q is fixed when a container is made; make the container anew", key)
 	}
-	return fmt.Errorf("there is no setting %.60q; want label.NAME, or limit.RESOURCE such as limit.memory", key)
+	return fmt.Errorf("there is no setting %.60q; want label.NAME, hostname, or limit.RESOURCE such as limit.memory", key)
 }
 
 func checkLabel(name, value string) error {

@@ -32,7 +32,8 @@ func TestParse(t *testing.T) {
 		{[]string{"limit.memory=5"}, "want bytes with a unit"},
 		{[]string{"limit.weight=5"}, "want RESOURCE=VALUE"},
 		{[]string{"env.A=x"}, "is fixed"},
-		{[]string{"hostname=x"}, "is fixed"},
+		{[]string{"hostname=X"}, "inner hyphens"},
+		{[]string{"hostname="}, "inner hyphens"},
 		{[]string{"memory=5MiB"}, "no setting"},
 		{slices.Repeat([]string{"label.a=b"}, setting.MaxChanges+1), "want 1 to"},
 	} {

@@ -150,7 +150,8 @@ func (a *commands) restoreCommand() *cobra.Command {
 		Long: `Makes a container of another name from a backup of its host. All of the backup is
 verified before anything is written. The container has an identity of its own: host
 name, address, hardware address, users of the host, machine id; the keys of its ssh
-server are left out, so that it makes new ones. Limits and labels are not taken over.
+server are left out, so that it makes new ones. It is kept as the first one was: its
+limits, labels, check and contract, and ports of the host that lead nowhere else now.
 
 Backups of containers of LXC can be restored.`,
 		Example: "  hostler backup restore edge-01/web-2 --from before-move --start", ValidArgsFunction: a.CompletingNew,

@@ -1,6 +1,7 @@
 package containers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -23,6 +25,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/port"
 	"github.com/hostler-io/hostler/protocol/setting"
 )
 
@@ -36,12 +39,11 @@ const (
 
 // planned is what a manifest means for a container.
 type planned struct {
-	Host    string   `json:"host"`
-	Name    string   `json:"name"`
-	Plan    string   `json:"plan"`
-	Details []string `json:"details"` // the settings that differ
-	// first and then are what is to be done, one after the other; then may be nil.
-	first, then *protocol.Spec
+	Host    string          `json:"host"`
+	Name    string          `json:"name"`
+	Plan    string          `json:"plan"`
+	Details []string        `json:"details"` // the settings that differ
+	todo    []protocol.Spec // one after the other
 }
 
 func (p *planned) where() string { return p.Host + "/" + p.Name }
@@ -60,8 +62,9 @@ func (a *commands) ctApplyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "apply -f FILE", Short: "Make and change containers until they are as a file says", Args: term.Exactly(0),
 		Long: `Reads a manifest, asks the hosts how its containers are, shows what is to be done, and
-does it when you agree: containers that are missing are made, labels and limits are
-changed, containers are started and stopped. Doing it again changes nothing.
+does it when you agree: containers that are missing are made, labels, limits, ports,
+checks and contracts are changed, containers are started and stopped. Doing it again
+changes nothing.
 
   version: 1
   profiles:
@@ -73,13 +76,16 @@ changed, containers are started and stopped. Doing it again changes nothing.
       profiles: [small]      # others are files of the configuration's profiles/
       labels: {app: web}
       env: {PORT: 8080}
+      ports: [8080:80/tcp]   # of the host, that lead to it
+      health: {http: ":80/ready", interval: 10s, retries: 3}
       start: true            # false: it is to be stopped
 
-More keys are runtime, class, offline, hostname, command, limits and privileged. What
-a manifest does not say of a container that is there is left as it is, and so is a
-container that the manifest does not name. Where the image, the command, the
-variables or another fixed setting differ, the container must be made anew: then
-nothing at all is done, and you decide.
+More keys are runtime, class, offline, hostname, command, limits and privileged. A check
+has one of cmd, tcp and http, and timeout, start and action; off: true takes it away. A
+host name is changed while the container is stopped. What a manifest does not say of a
+container that is there is left as it is, and so is a container that the manifest does
+not name. Where the image, the command, the variables or another fixed setting differ,
+the container must be made anew: then nothing at all is done, and you decide.
 
 With --dry-run only the plan is shown; the exit code is 10 if there is anything to do.`,
 		Example: "  hostler ct apply -f web.yaml --dry-run\n  hostler ct apply -f web.yaml --yes",
@@ -185,9 +191,7 @@ func (a *commands) plan(ctx context.Context, r *conn.Remote, wanted []manifest.C
 		p := planned{Host: w.Host, Name: w.Name, Plan: planCreate, Details: []string{}}
 		switch {
 		case i < 0:
-			var random [10]byte
-			a.Random(random[:])
-			p.first = &protocol.Spec{Kind: protocol.KindCreate, Target: protocol.NewCTID(a.Now().UnixMilli(), random), Name: protocol.ContainerName(w.Name), Args: new(w.Create())}
+			p.todo = []protocol.Spec{{Kind: protocol.KindCreate, Target: newCTID(a), Name: protocol.ContainerName(w.Name), Args: new(w.Create())}}
 		case there[i].CTID == "":
 			return nil, &term.Failure{Code: term.ExitFailed, What: "cannot plan " + w.Where(), Why: "the container is foreign: Hostler leaves it alone", Next: "hostler ct ls " + w.Host}
 		default:
@@ -220,43 +224,79 @@ func (p *planned) compare(w manifest.Shape, c api.Container, d api.ContainerDeta
 	if err != nil {
 		return err
 	}
+	if w.Hostname != "" && w.Hostname != cmp.Or(d.Hostname, d.Name) {
+		set = append(set, "hostname="+w.Hostname)
+	}
 	if len(set) > setting.MaxChanges {
 		return &term.Failure{Code: term.ExitUsage, What: "cannot plan " + p.where(), Why: fmt.Sprintf("%d settings differ, at most %d are changed at once", len(set), setting.MaxChanges)}
 	}
 	p.Details = append([]string{}, set...)
-	var todo []*protocol.Spec
-	add := func(k protocol.Kind, args protocol.Args) {
-		todo = append(todo, &protocol.Spec{Kind: k, Target: id, Name: protocol.ContainerName(p.Name), Args: args})
+	add := func(k protocol.Kind, args protocol.Args, details ...string) {
+		p.Plan, p.Details = planChange, append(p.Details, details...)
+		p.todo = append(p.todo, protocol.Spec{Kind: k, Target: id, Name: protocol.ContainerName(p.Name), Args: args})
 	}
 	if len(set) > 0 {
 		add(protocol.KindConfig, &protocol.ConfigArgs{Set: set})
+	}
+	if change, details := keptOtherwise(w, d); len(details) > 0 {
+		add(protocol.KindSet, &protocol.SetArgs{Change: change}, details...)
+	}
+	opened, closed := portsTo(w, d)
+	if len(closed) > 0 { // first, for a port may lead elsewhere then
+		add(protocol.KindUnexpose, &protocol.PortArgs{Ports: closed}, "unexpose="+strings.Join(closed, ","))
+	}
+	if len(opened) > 0 {
+		add(protocol.KindExpose, &protocol.PortArgs{Ports: opened}, "expose="+strings.Join(opened, ","))
 	}
 	if running := c.Intended == "running"; w.Start != nil && *w.Start != running {
 		kind := protocol.KindStart
 		if running {
 			kind = protocol.KindStop
 		}
-		p.Details = append(p.Details, strings.TrimPrefix(string(kind), "container."))
-		add(kind, nil)
-	}
-	if len(todo) > 0 {
-		p.Plan, p.first = planChange, todo[0]
-	}
-	if len(todo) > 1 {
-		p.then = todo[1]
+		add(kind, nil, strings.TrimPrefix(string(kind), "container."))
 	}
 	return nil
+}
+
+// keptOtherwise is what is to change of how a container is kept.
+func keptOtherwise(w manifest.Shape, d api.ContainerDetails) (c contract.Change, details []string) {
+	if w.Class != "" && w.Class != d.Class {
+		c.Class, details = w.Class, append(details, "class="+w.Class)
+	}
+	if w.Offline != "" && normal(w.Offline) != normal(d.Offline) {
+		c.Offline, details = w.Offline, append(details, "offline="+normal(w.Offline))
+	}
+	if want := w.Health.Check(); want != nil && !reflect.DeepEqual(want, cmp.Or(d.Health, &contract.Check{Off: true})) {
+		c.Health, details = want, append(details, "health")
+	}
+	return c, details
+}
+
+// portsTo are the ports of the host that are to lead to a container, and those that are
+// not to any more.
+func portsTo(w manifest.Shape, d api.ContainerDetails) (opened, closed []string) {
+	if w.Ports == nil {
+		return nil, nil
+	}
+	wanted, _ := port.ParseAll(w.Ports) // they were checked as those of a new container
+	for _, m := range wanted {
+		if !slices.Contains(d.Ports, m.String()) {
+			opened = append(opened, m.String())
+		}
+	}
+	for _, text := range d.Ports {
+		if m, err := port.Parse(text); err == nil && !slices.Contains(wanted, m) {
+			closed = append(closed, m.Outer())
+		}
+	}
+	return opened, closed
 }
 
 // fixedDiffers lists what can only be changed by making a container anew.
 func fixedDiffers(w manifest.Shape, d api.ContainerDetails) []string {
 	differs := []string{}
-	hostname := d.Hostname
-	if hostname == "" {
-		hostname = d.Name
-	}
 	for _, s := range []struct{ key, want, has string }{
-		{"class", w.Class, d.Class}, {"hostname", w.Hostname, hostname}, {"image", w.Image, d.Image}, {"offline", normal(w.Offline), normal(d.Offline)}, {"runtime", w.Runtime, d.Runtime},
+		{"image", w.Image, d.Image}, {"runtime", w.Runtime, d.Runtime},
 	} {
 		if s.want != "" && s.want != s.has {
 			differs = append(differs, s.key+"="+s.want)
@@ -328,7 +368,7 @@ func changesTo(w manifest.Shape, d api.ContainerDetails) ([]string, error) {
 // apply does what a plan says.
 func (a *commands) apply(ctx context.Context, r *conn.Remote, v *show.View, plan []planned, yes bool) error {
 	var anew []string
-	todo := 0
+	todo, steps := 0, 0
 	for _, p := range plan {
 		line := p.where() + ": " + p.Plan
 		if len(p.Details) > 0 {
@@ -338,8 +378,9 @@ func (a *commands) apply(ctx context.Context, r *conn.Remote, v *show.View, plan
 		switch {
 		case p.Plan == planRecreate:
 			anew = append(anew, p.where())
-		case p.first != nil:
+		case len(p.todo) > 0:
 			todo++
+			steps = max(steps, len(p.todo))
 		}
 	}
 	if len(anew) > 0 {
@@ -354,30 +395,26 @@ func (a *commands) apply(ctx context.Context, r *conn.Remote, v *show.View, plan
 	if err := a.Confirm(yes, fmt.Sprintf("Do this to %d of %d containers?", todo, len(plan))); err != nil {
 		return err
 	}
-	for _, next := range []func(planned) *protocol.Spec{func(p planned) *protocol.Spec { return p.first }, func(p planned) *protocol.Spec { return p.then }} {
-		if err := a.applyEach(ctx, r, v, plan, next); err != nil {
+	for step := range steps {
+		if err := a.applyEach(ctx, r, v, plan, step); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// applyEach does one thing to each container that needs it, side by side.
-func (a *commands) applyEach(ctx context.Context, r *conn.Remote, v *show.View, plan []planned, next func(planned) *protocol.Spec) error {
+// applyEach makes one step of each container that has it, side by side.
+func (a *commands) applyEach(ctx context.Context, r *conn.Remote, v *show.View, plan []planned, step int) error {
 	var places []dispatch.Target
 	for _, p := range plan {
-		s := next(p)
-		if s == nil {
+		if step >= len(p.todo) {
 			continue
 		}
-		spec, err := dispatch.EncodeSpec(*s)
+		spec, err := dispatch.EncodeSpec(p.todo[step])
 		if err != nil {
 			return err
 		}
 		places = append(places, dispatch.Target{Label: p.where(), Host: protocol.HostID(p.Host), Spec: spec})
-	}
-	if len(places) == 0 {
-		return nil
 	}
 	m := new(batch.Selection).Many
 	m.View, m.Verb = v, "apply the manifest"

@@ -27,15 +27,21 @@ type settingView struct {
 
 // When a setting can be changed.
 const (
-	changeNow   = "at once"
-	changeFixed = "make it anew"
+	changeNow     = "at once"
+	changeStopped = "while it is stopped"
+	changeSet     = "by ct set"
+	changeFixed   = "make it anew"
 )
 
 // settingsOf are the settings of a container, by their keys.
 func settingsOf(d api.ContainerDetails) []settingView {
+	hostname := changeStopped
+	if d.Runtime == "podman" {
+		hostname = changeFixed
+	}
 	all := []settingView{
-		{"class", d.Class, changeFixed}, {"hostname", cmp.Or(d.Hostname, d.Name), changeFixed}, {"image", d.Image, changeFixed},
-		{"offline", d.Offline, changeFixed}, {"privileged", fmt.Sprint(d.Privileged), changeFixed}, {"runtime", d.Runtime, changeFixed},
+		{"class", d.Class, changeSet}, {"hostname", cmp.Or(d.Hostname, d.Name), hostname}, {"image", d.Image, changeFixed},
+		{"offline", d.Offline, changeSet}, {"privileged", fmt.Sprint(d.Privileged), changeFixed}, {"runtime", d.Runtime, changeFixed},
 	}
 	if len(d.Command) > 0 {
 		all = append(all, settingView{"command", words(d.Command), changeFixed})
@@ -80,7 +86,8 @@ func (a *commands) ctConfigListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls HOST/NAME", Short: "List the settings of a container", Args: term.Exactly(1),
 		Long: `Lists the settings of a container as its host has them, and when each can be changed:
-labels and limits at once, while it runs too; the others are decided when it is made.`,
+labels and limits at once, while it runs too, a host name while it is stopped, others
+by ct set; the rest is decided when it is made.`,
 		Example: "  hostler ct config ls edge-01/web\n  hostler ct config ls edge-01/web -o json", ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}
 	v := show.ListFlags(cmd)
@@ -133,8 +140,9 @@ are in force at once and after every start; nothing is restarted.
 
   label.NAME=VALUE       a label, as selectors read it
   limit.RESOURCE=VALUE   a limit, as hostler ct limit takes it
+  hostname=NAME          what a container of LXC calls itself, if it is stopped
 
-The image, the host name, the variables and the command are fixed when a container is
+The image, the variables and the command are fixed when a container is
 made.`,
 		Example: "  hostler ct config set edge-01/web label.tier=front limit.memory=512MiB\n  hostler ct config set edge-01/web limit.memory=64MiB --force",
 	}
@@ -146,7 +154,7 @@ made.`,
 func (a *commands) ctConfigUnsetCommand() *cobra.Command {
 	return a.changing(&cobra.Command{
 		Use: "unset HOST/NAME KEY…", Short: "Take settings of a container away, all or none",
-		Long:    "Takes labels and limits of a container away: label.NAME and limit.RESOURCE.",
+		Long:    "Takes labels and limits of a container away: label.NAME and limit.RESOURCE; hostname\nhas it go by its name again.",
 		Example: "  hostler ct config unset edge-01/web label.tier limit.memory",
 	}, false, new(bool))
 }

@@ -3,6 +3,7 @@ package containers
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ func Command(b *batch.Batcher, more ...*cobra.Command) *cobra.Command {
 	a := &commands{b}
 	ct := term.Group("ct", "Containers", a.ctListCommand(), a.ctShowCommand(), a.ctCreateCommand(),
 		a.ctStartCommand(), a.ctStopCommand(), a.ctRestartCommand(),
-		a.ctLogsCommand(), a.ctExitsCommand(), a.ctLimitCommand(), a.ctConfigCommand(), a.ctApplyCommand(), a.ctSetCommand(), a.ctExplainCommand(), a.ctFreezeCommand(), a.ctUnfreezeCommand(), a.ctRenameCommand(), a.ctResetCommand(), a.ctRemoveCommand())
+		a.ctLogsCommand(), a.ctExitsCommand(), a.ctLimitCommand(), a.ctConfigCommand(), a.ctApplyCommand(), a.ctSetCommand(), a.ctExplainCommand(), a.ctFreezeCommand(), a.ctUnfreezeCommand(), a.ctRenameCommand(), cloneCommand(a), a.ctResetCommand(), a.ctRemoveCommand())
 	ct.AddCommand(more...)
 	return ct
 }
@@ -147,6 +148,9 @@ that no other container has and that has no rights there. With --privileged they
 the users of the host, and root in the container can become root of the host. Use it
 only for work that needs it, such as loading modules or mounting disks.
 
+With --profile NAME, the file profiles/NAME.yaml of the configuration says what no flag
+says; its keys are those of hostler ct apply.
+
 --expose 8080:80/tcp forwards port 8080 of the host to port 80 of the container; see
 hostler net expose.`,
 		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web\n  hostler ct create edge-01/db registry.example/debian:12 --runtime lxc\n  hostler ct create edge-01/mail images:debian/12 --start\n  hostler ct create edge-01/job reg.example/job:3 --env A=b -- /bin/job", ValidArgsFunction: a.CompletingNew,
@@ -174,7 +178,7 @@ hostler net expose.`,
 			return err
 		case len(args) == 0:
 			return term.Exactly(1)(cmd, args)
-		case template == "" && len(args) == 1:
+		case template == "" && len(args) == 1 && len(s.profiles) == 0:
 			return term.Usage(cmd.CommandPath()+" "+args[0]+" --template busybox", "IMAGE is missing")
 		case template != "" && len(args) == 2:
 			return term.Usage("", "IMAGE and --template are two words for one thing: give one of them")
@@ -205,14 +209,23 @@ hostler net expose.`,
 		if err != nil {
 			return err
 		}
-		var random [10]byte
-		a.Random(random[:])
-		return a.Do(cmd.Context(), r, c, name, "create "+name.String(), "there", protocol.Spec{
-			Kind: protocol.KindCreate, Target: protocol.NewCTID(a.Now().UnixMilli(), random), Name: called,
-			Args: s.in(protocol.CreateArgs{Template: template, Runtime: runtime, Pull: pull, Class: class, Offline: offline, Data: data, Labels: labels, Start: start, Privileged: privileged, Expose: ports}),
-		})
+		asked, err := s.in(protocol.CreateArgs{Template: template, Runtime: runtime, Pull: pull, Class: class, Offline: offline, Data: data, Labels: labels, Start: start, Privileged: privileged, Expose: ports}, cmd, a.profile)
+		if err == nil && asked.Template == "" {
+			err = errors.New("IMAGE is missing, and no profile names one")
+		}
+		if err != nil {
+			return term.Usage(cmd.CommandPath()+" --help", "%s", err)
+		}
+		return a.Do(cmd.Context(), r, c, name, "create "+name.String(), "there", protocol.Spec{Kind: protocol.KindCreate, Target: newCTID(a), Name: called, Args: asked})
 	}
 	return cmd
+}
+
+// newCTID is the id of a new container.
+func newCTID(a *commands) protocol.CTID {
+	var random [10]byte
+	a.Random(random[:])
+	return protocol.NewCTID(a.Now().UnixMilli(), random)
 }
 
 // onContainer is a verb that changes a container which is there.

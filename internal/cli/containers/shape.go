@@ -1,10 +1,13 @@
 package containers
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/internal/manifest"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/protocol/setting"
@@ -12,14 +15,15 @@ import (
 
 // shape is what a new container is given beside its image.
 type shape struct {
-	limits, env, command []string
-	hostname             string
+	limits, env, command, profiles []string
+	hostname                       string
 }
 
 func (s *shape) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVar(&s.limits, "limit", nil, "limit, as memory=256MiB; may be repeated")
 	f.StringArrayVar(&s.env, "env", nil, "variable of its first process, NAME=VALUE; may be repeated")
+	f.StringArrayVar(&s.profiles, "profile", nil, "profile of the configuration that says what no flag says; may be repeated")
 	f.StringVar(&s.hostname, "hostname", "", "name that it calls itself (default its name)")
 }
 
@@ -51,8 +55,31 @@ func (s *shape) read(cmd *cobra.Command, args []string) ([]string, error) {
 	return args, nil
 }
 
-// in adds it to the arguments of a create.
-func (s *shape) in(c protocol.CreateArgs) *protocol.CreateArgs {
-	c.Limits, c.Env, c.Hostname, c.Command = s.limits, s.env, protocol.ContainerName(s.hostname), s.command
-	return &c
+// in adds it to the arguments of a create, and what the profiles say that these do not.
+func (s *shape) in(c protocol.CreateArgs, cmd *cobra.Command, profile func(string) ([]byte, error)) (*protocol.CreateArgs, error) {
+	var all manifest.Shape
+	for _, name := range s.profiles {
+		text, err := profile(name)
+		if err != nil {
+			return nil, err
+		}
+		p, err := manifest.ParseProfile(text)
+		if err != nil {
+			return nil, fmt.Errorf("profile %s: %w", name, err)
+		}
+		all = all.With(p)
+	}
+	flags := manifest.Shape{
+		Image: c.Template, Runtime: c.Runtime, Class: c.Class, Offline: c.Offline, Hostname: s.hostname, Command: s.command, Ports: c.Expose,
+		Labels: manifest.Map(c.Labels), Limits: manifest.Map(s.limits), Env: manifest.Map(s.env),
+	}
+	if cmd.Flags().Changed("start") {
+		flags.Start = &c.Start
+	}
+	if cmd.Flags().Changed("privileged") {
+		flags.Privileged = &c.Privileged
+	}
+	args := all.With(flags).Create()
+	args.Pull = c.Pull
+	return &args, nil
 }

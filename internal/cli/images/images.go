@@ -4,6 +4,7 @@ package images
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ type commands struct{ *dispatch.Dispatcher }
 func Command(d *dispatch.Dispatcher) *cobra.Command {
 	a := &commands{d}
 	cmd := term.Group("image", "The images that containers are made from")
-	cmd.AddCommand(a.listCommand(), a.pullCommand(), a.removeCommand(), a.pruneCommand())
+	cmd.AddCommand(a.listCommand(), a.showCommand(), a.pullCommand(), a.removeCommand(), a.pruneCommand())
 	return cmd
 }
 
@@ -86,6 +87,35 @@ container of lxc was made of it last; podman does not say that.`,
 			first = false
 			return dispatch.Listed[api.Image](ctx, a.Dispatcher, r, host, "list the images", protocol.Spec{Kind: protocol.KindImageList, Args: &protocol.ExportArgs{OutputOption: stream()}})
 		})
+	})
+	return cmd
+}
+
+func (a *commands) showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show [HOST] IMAGE", Short: "Show an image of a host", Args: term.AtMost(2),
+		Long:    "Shows what a host has of an image, which is named as ls calls it, or by its digest. The\nexit code is 3 if the host does not have it.",
+		Example: "  hostler image show edge-01 registry.example/debian:12\n  hostler image show edge-01 sha256:2c26b46b68ff -o json", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	v := show.FormatFlags(cmd)
+	v.One = false // both runtimes may have it
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		host, rest, err := parse(cmd, args, r.Local, 1)
+		if err != nil {
+			return err
+		}
+		what := "show image " + rest[0]
+		all, err := dispatch.Listed[api.Image](cmd.Context(), a.Dispatcher, r, host, what, protocol.Spec{Kind: protocol.KindImageList, Args: &protocol.ExportArgs{OutputOption: stream()}})
+		if err != nil {
+			return err
+		}
+		all = slices.DeleteFunc(all, func(i api.Image) bool {
+			return i.Reference != rest[0] && !(strings.HasPrefix(rest[0], "sha256:") && strings.HasPrefix(i.Digest, rest[0]))
+		})
+		if len(all) == 0 {
+			return &term.Failure{Code: term.ExitNotFound, What: "cannot " + what, Why: "the host does not have it", Next: "hostler image ls " + string(host)}
+		}
+		return show.Print(a.UI, v, noun(), all)
 	})
 	return cmd
 }

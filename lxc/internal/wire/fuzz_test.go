@@ -13,8 +13,8 @@ import (
 // the version, and is taken as the same again.
 func FuzzWire(f *testing.F) {
 	for _, seed := range []string{
-		`{"Version":5}`, `{"Version":1}`, `{"Version":5,"Code":"failed","Reason":"no"}`, `{"Version":5,"LXCPath":"/var/lib/lxc","Timeout":1000}`,
-		`{"Version":5,"Infos":[{"Name":"web","State":"running"}]}`, `{"version":1,"VERSION":2}`, `null`, `[]`, `{"Version":5}{}`, strings.Repeat("[", 1000),
+		`{"Version":6}`, `{"Version":1}`, `{"Version":6,"Code":"failed","Reason":"no"}`, `{"Version":6,"LXCPath":"/var/lib/lxc","Timeout":1000}`,
+		`{"Version":6,"Infos":[{"Name":"web","State":"running"}]}`, `{"version":1,"VERSION":2}`, `null`, `[]`, `{"Version":6}{}`, strings.Repeat("[", 1000),
 	} {
 		f.Add([]byte(seed))
 	}

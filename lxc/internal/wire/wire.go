@@ -25,7 +25,7 @@ import (
 //	3 (2026-11): containers from images
 //	4 (2026-11): freeze, unfreeze
 //	5 (2026-11): snapshot, rollback, dropsnapshot; host name, variables and command of a container
-const Version = 5
+const Version = 6
 
 // SnapshotDir is where the snapshots of a container are, in its directory.
 const SnapshotDir = "snapshots"
@@ -43,6 +43,8 @@ const (
 	OpCreate   = "create"
 	OpDestroy  = "destroy"
 	OpRename   = "rename"
+	OpRehost   = "rehost"
+	OpClone    = "clone"
 	OpStart    = "start"
 	OpStop     = "stop"
 	OpDebris   = "debris"
@@ -73,14 +75,14 @@ type Request struct {
 	Name string `json:",omitzero"`
 	// Grace of stop.
 	Grace time.Duration `json:",omitzero"`
-	// To is the new name of rename, and CTID the container that is meant.
+	// To is the new name of rename or rehost, and CTID the container that is meant.
 	To   string         `json:",omitzero"`
 	CTID container.CTID `json:",omitzero"`
 	// Snapshot is the one that is made, restored or removed.
 	Snapshot *container.Snapshot `json:",omitzero"`
 	// Repair has debris remove what it finds.
 	Repair bool `json:",omitzero"`
-	// Create is what create makes.
+	// Create is what create makes, or clone of the container Name.
 	Create *container.CreateSpec `json:",omitzero"`
 	// Image is what it makes it from; nil if that is a template.
 	Image *container.Image `json:",omitzero"`

@@ -1,0 +1,60 @@
+package agent_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/container/containertest"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/data"
+	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/setting"
+)
+
+// archive is the one backup of a host.
+type archive struct{ kept setting.New }
+
+func (a *archive) Image(context.Context, string) (container.Kind, container.Image, setting.New, error) {
+	return container.KindLXC, container.Image{}, a.kept, nil
+}
+
+// TestRestoreKeeps: a restored container is kept as the one of the backup was, also if the
+// agent dies in the middle. Ports that lead elsewhere now, or that a process has, are left
+// out.
+func TestRestoreKeeps(t *testing.T) {
+	net := &wires{listens: map[string]string{"22/tcp": "sshd, process 7"}}
+	in(t, func(c *agent.Config) {
+		c.Network, c.Limiter = net, &kernel{limits: make(map[int]limit.Limits)}
+		c.Backups = &archive{setting.New{
+			Class: "cloned", Offline: "keep", Labels: []string{"app=web"}, Limits: []string{"memory=64MiB"}, Env: []string{"A=b"}, Command: []string{"/bin/job"},
+			Expose: []string{"22:22/tcp", "53:53/udp", "8080:80/tcp"},
+		}}
+	}, func(t *testing.T, w *world) {
+		first := creation(1, false)
+		first.Args.(*protocol.CreateArgs).Expose = []string{"8080:80"}
+		w.coord.order(actionID(1), first)
+		w.pass(time.Second)
+		w.lxc.Hang(containertest.OpCreate)
+		s := creation(2, true)
+		s.Kind, s.Args = protocol.KindRestore, &protocol.RestoreArgs{Restore: data.Restore{BackupName: data.BackupName{Backup: "b"}, Start: true}}
+		w.coord.order(actionID(2), s)
+		w.pass(time.Second)
+		w.restart()
+		w.lxc.Hang("")
+		w.pass(time.Minute)
+		d, _, err := agent.Remembered(t.Context(), w.agent, "ct-2")
+		if err != nil || w.state(2) != container.StateRunning {
+			t.Fatalf("it is %s, %v: %q", w.state(2), err, w.coord.told(actionID(2)))
+		}
+		if d.Class != "cloned" || !slices.Equal(d.Labels, []string{"app=web"}) || !slices.Equal(d.Settings.Limits.Strings(), []string{"memory=64MiB"}) || !slices.Equal(d.Settings.Command, []string{"/bin/job"}) {
+			t.Errorf("it is kept as %+v", d)
+		}
+		if got, want := net.lead(), []string{"8080:80/tcp 10.9.0.2", "53:53/udp 10.9.0.3"}; !slices.Equal(got, want) {
+			t.Errorf("these lead: %q, want %q", got, want)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+//go:build linux && cgo
+
+package helper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	golxc "github.com/lxc/go-lxc"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/image/rootfs"
+	"github.com/hostler-io/hostler/internal/tree"
+)
+
+// cloneReserve is how many bytes of the file system no clone takes.
+const cloneReserve = 256 << 20
+
+// cloning is what makes a copy of a container.
+type cloning struct{ *host }
+
+// clone makes a container of the files and the configuration of another one of ours, in
+// the steps of a creation. Both are locked meanwhile.
+func (h cloning) clone(from string, spec container.CreateSpec) error {
+	t, err := h.acquireReady(from)
+	if err != nil {
+		return err
+	}
+	defer t.lock.release()
+	if t.foreign() {
+		return fmt.Errorf("%w: %s was not made by Hostler and must be adopted first", container.ErrUnsupported, from)
+	}
+	spec.Template, spec.Privileged = t.record.Template, t.record.IDs.Count == 0
+	if err := spec.Check(); err != nil {
+		return err
+	}
+	rec := record{CTID: spec.CTID, Template: t.record.Template, Digest: t.record.Digest, Argv: t.record.Argv, Hostname: spec.Hostname, State: recordCreating}
+	return h.produce(spec, &rec, func() error { return h.duplicate(t, spec, rec.IDs) })
+}
+
+// duplicate copies the files of a container, and its configuration but for what is its
+// own.
+func (h cloning) duplicate(from *target, spec container.CreateSpec, ids container.IDRange) error {
+	source, err := h.open(from.name)
+	if err != nil {
+		return err
+	}
+	defer source.Release()
+	ctx, cancel := context.WithTimeout(context.Background(), h.left())
+	defer cancel()
+	to := filepath.Join(h.dir(spec.Name), "rootfs")
+	shift := tree.Shift{From: from.record.IDs.First, To: ids.First, Count: ids.Count}
+	if _, err := tree.Copy(ctx, filepath.Join(h.dir(from.name), "rootfs"), to, cloneReserve, shift); err != nil {
+		return fmt.Errorf("copying the files of %s: %w", from.name, err)
+	}
+	if err := errors.Join(rootfs.Renew(to), signpost(to, strings.Join(source.ConfigItem("lxc.uts.name"), ""), spec.Called())); err != nil {
+		return err
+	}
+	c, err := h.open(spec.Name)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if err := inherit(c, source.ConfigFileName()); err != nil {
+		return err
+	}
+	own := append(networkSettings(spec.Network), setting{"lxc.rootfs.path", "dir:" + to}, setting{"lxc.uts.name", spec.Called()})
+	if err := apply(c, append(own, unprivileged(c, ids)...)); err != nil {
+		return err
+	}
+	if err := c.SaveConfigFile(c.ConfigFileName()); err != nil {
+		return fmt.Errorf("saving the configuration: %w", err)
+	}
+	if ids.Count == 0 {
+		return nil
+	}
+	return errors.Join(os.Chown(h.dir(spec.Name), 0, int(ids.First)), os.Chmod(h.dir(spec.Name), 0o710))
+}
+
+// inherit takes over a configuration, but for what each container has of its own.
+func inherit(c *golxc.Container, config string) error {
+	if err := c.LoadConfigFile(config); err != nil {
+		return fmt.Errorf("loading %s: %w", config, err)
+	}
+	for _, key := range []string{"lxc.net", "lxc.rootfs.path", "lxc.uts.name", "lxc.idmap"} {
+		if err := c.ClearConfigItem(key); err != nil {
+			return fmt.Errorf("clearing %s: %w", key, err)
+		}
+	}
+	return nil
+}
