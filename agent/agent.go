@@ -42,7 +42,7 @@ type Agent struct {
 	commands   *commands.Active // nil if this host runs none
 	containers *containers.Containers
 
-	granted chan struct{} // one place: a grant has changed
+	granted granted
 
 	// Owned by the loop.
 	self                             queue.Identity
@@ -68,7 +68,7 @@ func New(cfg Config) (*Agent, error) {
 		traffic: wire.NewTraffic(),
 		wire:    &wire.Host{ID: cfg.Host, Fleet: cfg.Fleet, FleetName: cfg.FleetName, Signer: cfg.Signer, Trust: cfg.Trust},
 		numbers: &wire.Numbers{},
-		granted: make(chan struct{}, 1),
+		granted: make(granted, 1),
 	}
 	a.ruling.tell = cfg.Rules
 	a.gauges.Store(&Metrics{})
@@ -98,7 +98,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.cfg.Link != nil {
 		g.Go(func() error { return a.uplink.Run(running) }) // the connection, what goes up, and Trust
 		g.Go(func() error { return a.lease.Run(running) })  // leases ⇄ grants: no disk, no loop
-		g.Go(func() error { return a.followGrants(running) })
+		g.Go(func() error { return a.granted.follow(running, a.loop, a.containers) })
 		g.Go(func() error { return a.relay.Run(running) }) // chunks → payloads and terminals
 	}
 	g.Go(func() error { a.containers.Run(running); return nil }) // full looks at containers, and their changes

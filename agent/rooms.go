@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"iter"
 	"maps"
 
@@ -44,7 +43,7 @@ func (a *Agent) furnish() {
 	if cfg.Link != nil {
 		a.lease = lease.New(lease.Config{
 			Host: a.wire, Numbers: a.numbers, Traffic: a.traffic, Boot: cfg.Boot, BootMS: cfg.BootMS,
-			Publish: cfg.Link.Publish, Lost: func(conn uint64) { a.uplink.Lost(conn) }, Guard: cfg.Guard, Changed: a.grantChanged, Log: cfg.Log,
+			Publish: cfg.Link.Publish, Lost: func(conn uint64) { a.uplink.Lost(conn) }, Guard: cfg.Guard, Changed: a.granted.tell, Log: cfg.Log,
 		})
 		leases = a.lease
 		coordinator = &containers.Coordinator{
@@ -97,27 +96,6 @@ func (a *Agent) handlers() map[protocol.Kind]actions.Handler {
 func (a *Agent) random() (random [10]byte, err error) {
 	_, err = a.cfg.Rand.Read(random[:])
 	return random, err
-}
-
-// grantChanged has containers corrected by a new grant, soon. The lease calls it, which
-// waits for no loop.
-func (a *Agent) grantChanged() {
-	select {
-	case a.granted <- struct{}{}:
-	default:
-	}
-}
-
-// followGrants has containers corrected by each new grant.
-func (a *Agent) followGrants(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-a.granted:
-			a.loop.Tell(a.containers.Settled)
-		}
-	}
 }
 
 // hostChanged follows a change of what the host tells of itself.

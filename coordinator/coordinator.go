@@ -43,6 +43,20 @@ type Retention struct {
 	// Actions is how many actions that have ended are kept; what ended first goes
 	// first. Default 200,000.
 	Actions int
+	// OutputTotal is how much output is kept of actions that have ended, in bytes
+	// on the disk; what ended first goes first. Default 10 GiB.
+	OutputTotal int64
+	// OutputAge is how long it is kept after the end. Default 30 days.
+	OutputAge time.Duration
+}
+
+// Leases are what unique containers are held by.
+type Leases struct {
+	// Lease are the times. Default: [unique.Default].
+	Lease unique.Timing
+	// MinSelfFence is the least self-fence by which the end of a lease is believed.
+	// Default: guard.
+	MinSelfFence unique.SelfFence
 }
 
 // Config is what a Coordinator is made of.
@@ -60,11 +74,6 @@ type Config struct {
 	// OutputDir is where output of commands is kept, one directory per action. The
 	// same name with "-reserve" appended is set aside for a full disk.
 	OutputDir string
-	// OutputTotal is how much of it is kept of actions that have ended, in bytes
-	// on the disk; what ended first goes first. Default 10 GiB.
-	OutputTotal int64
-	// OutputAge is how long it is kept after the end. Default 30 days.
-	OutputAge time.Duration
 	// PayloadDir is where payloads are kept until their actions have ended, each
 	// under its digest.
 	PayloadDir string
@@ -79,10 +88,7 @@ type Config struct {
 	Policies policies.Policies
 	// Notices says where notifications of alerts go. Default: nowhere.
 	Notices alerting.Notices
-	// Lease are the times of leases, and MinSelfFence is the least self-fence by which the
-	// end of one is believed. Default: [unique.Default], and guard.
-	Lease        unique.Timing
-	MinSelfFence unique.SelfFence
+	Leases
 	// Plain has the hosts mirrored as unsigned JSON.
 	Plain bool
 	Retention

@@ -49,6 +49,7 @@ func groups() []group {
 		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "A15", "A18", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
 		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43"}, containerPoints},
 		{"transfers", []failpoint.Step{"A14", "C19", "S17"}, transferPoints},
+		{"workloads", []failpoint.Step{"C45"}, workloadPoints},
 		{"ports", []failpoint.Step{"A33"}, portPoints},
 		{"upgrades", []failpoint.Step{"A21", "A22", "A23"}, upgradePoints},
 		{"burials", []failpoint.Step{"A11", "S13"}, burialPoints},

@@ -88,9 +88,12 @@ func (o *operation) lease(ctx context.Context) error {
 // it has made is asked for when the container runs.
 func groupOf(c *queue.Container) string { return "lxc.payload." + string(c.Name) }
 
-// hold has killed at the end of its lease what runs, whoever has started it, and
+// holding has unique containers that run killed at the end of their lease.
+type holding struct{ *Containers }
+
+// follow has killed at the end of its lease what runs, whatever has started it, and
 // releases what does not.
-func (c *Containers) hold(m *managed) {
+func (c holding) follow(m *managed) {
 	if m.rec.Class != contract.Unique || c.cfg.Leases == nil {
 		return
 	}

@@ -181,7 +181,7 @@ func (c *Containers) observed(id protocol.CTID, info container.Info) {
 
 func (c *Containers) take(m *managed, info container.Info) {
 	if fresh := !m.seen || m.info.State != info.State || m.info.InitPID != info.InitPID; fresh {
-		defer c.hold(m)
+		defer holding{c}.follow(m)
 	}
 	m.info, m.seen = info, true
 	ends{c}.follow(m)

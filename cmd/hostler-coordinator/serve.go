@@ -243,12 +243,12 @@ func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordin
 	return coordinator.New(ctx, coordinator.Config{
 		Store: store, Fleet: ring.Fleet, FleetName: ring.Name,
 		Signer: s.trust.id, Trust: s.trust, Rings: s.trust, HostKeys: s.trust, Viewers: s.trust, Authority: s.trust, Broker: s.broker,
-		Policies: policies,
-		Notices:  s.config.notices,
-		Plain:    s.config.MQTT.Plain,
-		Lease:    times, MinSelfFence: unique.SelfFence(s.config.Lease.Fence),
-		OutputDir: s.state.output(), OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour,
-		Retention:  coordinator.Retention{ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count},
+		Policies:   policies,
+		Notices:    s.config.notices,
+		Plain:      s.config.MQTT.Plain,
+		Leases:     coordinator.Leases{Lease: times, MinSelfFence: unique.SelfFence(s.config.Lease.Fence)},
+		OutputDir:  s.state.output(),
+		Retention:  coordinator.Retention{OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour, ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count},
 		PayloadDir: s.state.payloads(), MaxPayload: int64(s.config.MaxPayload) << 20, Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
 		Now: clock.Now, Boot: clock.BootMS, Rand: rand.Reader, Log: s.log,
 	})

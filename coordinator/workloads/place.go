@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -116,12 +117,30 @@ func (r *Room) place(ctx context.Context) error {
 		w := free[slices.IndexFunc(free, func(w *workload) bool { return w.CTID.String() == to.Workload })]
 		if to.To == "" {
 			_, why := w.Anywhere()
-			failed = errors.Join(failed, r.waits(ctx, w, cmp.Or(why, to.Why)))
+			failed = errors.Join(failed, r.waits(ctx, w, cmp.Or(why, to.Why+reasons(placement.Explain(hosts, all, to.Workload)))))
 			continue
 		}
 		failed = errors.Join(failed, r.move(ctx, w, protocol.HostID(to.To)))
 	}
 	return failed
+}
+
+// told is how many hosts are named of those that cannot take a workload.
+const told = 3
+
+// reasons says of the first hosts why they cannot take a workload.
+func reasons(all []placement.Verdict) string {
+	var texts []string
+	for _, v := range all[:min(len(all), told)] {
+		texts = append(texts, v.Host+": "+v.Reason)
+	}
+	if more := len(all) - told; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	if len(texts) == 0 {
+		return ": the fleet has no hosts"
+	}
+	return ": " + strings.Join(texts, "; ")
 }
 
 // waits notes why a free workload has no host.
