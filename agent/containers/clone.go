@@ -23,7 +23,7 @@ func (h clone) source(s *protocol.Spec) (*managed, error) {
 	case err != nil:
 		return nil, err
 	case m == nil || !m.rec.Made:
-		return nil, fmt.Errorf("Hostler keeps no container %q of that id on this host; see which there are: hostler ct ls", args.SourceName)
+		return nil, fmt.Errorf("there is no container %q of that id on this host; see which there are: hostler ct ls", args.SourceName)
 	case string(m.rec.Name) != args.SourceName:
 		return nil, fmt.Errorf("%w: container %s is called %q here, and not %q; ask again", codeWrongName, id, m.rec.Name, args.SourceName)
 	}

@@ -213,6 +213,9 @@ hostler net expose.`,
 		if err == nil && asked.Template == "" {
 			err = errors.New("IMAGE is missing, and no profile names one")
 		}
+		if err == nil && data != "" && asked.Class != contract.Unique {
+			err = errors.New("--data: only a unique container can go to another host; add --class unique")
+		}
 		if err != nil {
 			return term.Usage(cmd.CommandPath()+" --help", "%s", err)
 		}

@@ -80,6 +80,6 @@ func (s *shape) in(c protocol.CreateArgs, cmd *cobra.Command, profile func(strin
 		flags.Privileged = &c.Privileged
 	}
 	args := all.With(flags).Create()
-	args.Pull = c.Pull
+	args.Pull, args.Data = c.Pull, c.Data
 	return &args, nil
 }
