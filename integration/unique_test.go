@@ -38,15 +38,8 @@ func (w *world) awaitLease(t testing.TB, what string, ok func(api.Lease) bool) a
 		if p.ended() {
 			t.Fatalf("hostler lease ls --watch: %s", p.talk)
 		}
-		var all []api.Lease
-		for len(lines) > 0 && json.Unmarshal([]byte(lines[len(lines)-1]), &all) != nil {
-			lines = lines[:len(lines)-1]
-		}
-		if len(all) != 1 {
-			return false
-		}
-		found = all[0]
-		return ok(found)
+		found = api.Lease{}
+		return len(lines) > 0 && json.Unmarshal([]byte(lines[len(lines)-1]), &found) == nil && ok(found)
 	})
 	return found
 }
@@ -109,7 +102,7 @@ func TestUniqueMoves(t *testing.T) {
 		p.finish(t).exits(t, 0)
 		h.start(t)
 	}
-	w.cli(t, "ct", "create", "edge-01/db", "--template", "busybox", "--data", "none").exits(t, 2, "class unique")
+	w.cli(t, "ct", "create", "edge-01/db", "--template", "busybox", "--data", "none").exits(t, 2, "--class unique")
 	w.must(t, "ct", "create", "edge-01/db", "--template", "busybox", "--class", "unique", "--data", "none", "--start")
 	w.cli(t, "ct", "set", "edge-01/db", "--class", "pinned").exits(t, 1, "stays unique")
 	first := w.lease(t)

@@ -29,8 +29,9 @@ type Leases interface {
 	Release(id protocol.CTID)
 }
 
-// leasePatience is how long a start waits for its grant.
-const leasePatience = 20 * time.Second
+// leasePatience is how long a start waits for its grant: longer than a coordinator that has
+// just begun renews leases and grants nothing new.
+const leasePatience = 3 * time.Minute
 
 // leased says why no lease lets a unique container run, which is up or not; empty if one
 // does. A host never runs an epoch that is lower than one it has stored: its disk may be

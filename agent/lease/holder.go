@@ -2,7 +2,7 @@ package lease
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -156,9 +156,16 @@ func (l *Lease) Granted(id protocol.CTID) (protocol.Epoch, string) {
 	return e, ""
 }
 
-// Await asks for a lease at once, and waits until a grant names the container.
+// askAgain is how soon a lease is asked for again that did not bring what is awaited.
+const askAgain = 2 * time.Second
+
+// Await asks for leases, the first one at once, until a grant names the container. When ctx
+// ends, the error says why none does.
 func (l *Lease) Await(ctx context.Context, id protocol.CTID) (protocol.Epoch, error) {
-	for asked := false; ; asked = true {
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	l.Soon()
+	for {
 		l.holder.mu.Lock()
 		news := l.holder.news
 		l.holder.mu.Unlock()
@@ -166,13 +173,12 @@ func (l *Lease) Await(ctx context.Context, id protocol.CTID) (protocol.Epoch, er
 		if why == "" {
 			return e, nil
 		}
-		if !asked {
-			l.Soon()
-		}
 		select {
 		case <-ctx.Done():
-			return e, fmt.Errorf("%s", why)
+			return e, errors.New(why)
 		case <-news:
+		case <-again.C:
+			l.Soon()
 		}
 	}
 }
@@ -182,7 +188,7 @@ func (l *Lease) Await(ctx context.Context, id protocol.CTID) (protocol.Epoch, er
 func (l *Lease) Hold(ctx context.Context, id protocol.CTID, e protocol.Epoch, group string, keeps bool) error {
 	h := &l.holder
 	if h.cfg.Guard == nil {
-		return fmt.Errorf("nothing on this host would kill it at the end of its lease")
+		return errors.New("nothing on this host would kill it at the end of its lease")
 	}
 	former := l.formerly(ctx, id)
 	h.mu.Lock()

@@ -28,7 +28,7 @@ func TestDecode(t *testing.T) {
 	const wrong = "nmae: x\ncount: many\nparts:\n  - of: 1\n  - on: 2\n  - [on]\nenv:\ncount: 2\nname: &a x\nzzz: 1\n"
 	const want = `line 1: unknown member "nmae", did you mean "name"?; known are name, count, parts, env
 line 2: count: want a whole number
-line 4: unknown member "of"; known are on
+line 4: unknown member "of", did you mean "on"?; known are on
 line 5: on: want true or false
 line 6: an entry of parts: want an object, as in {NAME: VALUE}
 line 7: env has no value: want an object, as in {NAME: VALUE}
