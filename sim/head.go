@@ -213,7 +213,10 @@ func (h *head) place() {
 	var all []placement.Workload
 	for _, w := range h.all {
 		s := h.size[string(w.Name)]
-		p := placement.Workload{Name: s.Name, Priority: s.Priority, Size: s.Size, On: string(w.Host), Fixed: w.Phase != unique.Free}
+		p := placement.Workload{Name: s.Name, Priority: s.Priority, Size: s.Size}
+		if w.Phase != unique.Free { // what is free is on no host, the one that held it last among them
+			p.On, p.Fixed = string(w.Host), true
+		}
 		if ok, _ := w.Anywhere(); !ok && w.Host != "" {
 			p.Rules = []placement.Rule{{Host: string(w.Host), Must: true}}
 		}
@@ -226,6 +229,9 @@ func (h *head) place() {
 			continue
 		}
 		if to.To == "" {
+			if _, why := w.Anywhere(); why != "" && w.Host != "" {
+				to.Why = why
+			}
 			if h.lastWhy[to.Workload] != to.Why {
 				h.lastWhy[to.Workload] = to.Why
 				h.log("coordinator: %s waits: %s", w.Name, to.Why)

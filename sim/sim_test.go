@@ -14,8 +14,9 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("seed", 1, "the first schedule that is played")
-	seeds = flag.Int("seeds", 3000, "how many schedules are played")
+	seed   = flag.Uint64("seed", 1, "the first schedule that is played")
+	seeds  = flag.Int("seeds", 3000, "how many schedules are played")
+	update = flag.Bool("update", false, "write the logs of testdata anew")
 )
 
 // brief are times as short as the inequality lets them be, so that a schedule is brief.

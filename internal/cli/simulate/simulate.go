@@ -1,0 +1,81 @@
+// Package simulate is hostler sim: a fleet with unique containers on virtual time.
+package simulate
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/sim"
+)
+
+// Command returns hostler sim.
+func Command(ui *term.UI) *cobra.Command {
+	quiet := false
+	cmd := &cobra.Command{
+		Use: "sim FILE", Short: "Play what a fleet does with unique containers when hosts fail", Args: term.Exactly(1),
+		Long: `Plays hosts, unique containers and faults on virtual time, with the code by which the
+coordinator decides, and prints what happens. It asks no coordinator and changes nothing.
+An observer looks for what must never be: two copies at one time, or an epoch that falls.
+The exit code is 1 if it finds any.
+
+A line of FILE is one of these (- is standard input; # begins a comment):
+
+  lease ttl=90s kill=15s drift=10 margin=10s
+  network loss=5% latency=200ms
+  host edge-01 cpu=400% memory=8GiB fence=guard drift=5
+  workload db on=edge-01 cpu=100% memory=1GiB priority=5 data=none
+  at 5m cut edge-01 for 10m
+  until 30m
+
+The faults are cut, power-off, stop-agent, kill-agent, pause, unkillable, old-disk, drain
+and maintenance of a host, and restart and cut-all of the coordinator.`,
+		Example: "  hostler sim lost.sim\n  hostler sim lost.sim --quiet",
+	}
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "print what it came to, and not each line")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		w, err := read(ui.In, args[0])
+		if err != nil {
+			return term.Usage("hostler sim --help", "%s: %s", args[0], err)
+		}
+		if !quiet {
+			w.Log = func(at time.Duration, text string) { fmt.Fprintf(ui.Out, "%-12s %s\n", at, text) }
+		}
+		return report(ui.Out, w, sim.Run(w))
+	}
+	return cmd
+}
+
+func read(stdin io.Reader, path string) (sim.World, error) {
+	if path == "-" {
+		return sim.Parse(stdin)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return sim.World{}, err
+	}
+	defer f.Close()
+	return sim.Parse(f)
+}
+
+// report prints what a play came to.
+func report(out io.Writer, w sim.World, r sim.Report) error {
+	fmt.Fprintf(out, "\nplayed %s of %d hosts and %d workloads: %d takeovers, longest time without one of them %s\n", w.Until, len(w.Hosts), len(w.Workloads), r.Takeovers, r.Longest.Round(time.Millisecond))
+	for _, name := range slices.Sorted(maps.Keys(r.Stopped)) {
+		fmt.Fprintf(out, "at the end %s runs nowhere: %s\n", name, r.Stopped[name])
+	}
+	if len(r.Violations) == 0 {
+		fmt.Fprintln(out, "never two copies at one time, and never a lower epoch after a higher one")
+		return nil
+	}
+	for _, v := range r.Violations {
+		fmt.Fprintln(out, "VIOLATION", v)
+	}
+	return &term.Failure{Code: term.ExitFailed, What: fmt.Sprintf("%d violations", len(r.Violations)), Why: "what must never be has happened", Next: "read the lines before the first VIOLATION"}
+}
