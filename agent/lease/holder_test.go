@@ -1,0 +1,169 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// table is a guard that remembers what it was told.
+type table struct {
+	now    map[protocol.CTID]int64
+	former map[protocol.CTID]int64
+	err    error
+}
+
+func (g *table) Set(_ context.Context, all []Held) error {
+	if g.err != nil {
+		return g.err
+	}
+	g.now = make(map[protocol.CTID]int64)
+	for _, h := range all {
+		g.now[h.CTID] = h.UntilMS
+	}
+	return nil
+}
+
+func (g *table) Former(context.Context) (map[protocol.CTID]int64, error) { return g.former, nil }
+
+var (
+	one, two = protocol.CTID{15: 1}, protocol.CTID{15: 2}
+	old      = protocol.Epoch{Term: protocol.Term{Ring: 1, Counter: 1}, Counter: 1}
+	newer    = protocol.Epoch{Term: protocol.Term{Ring: 1, Counter: 1}, Counter: 2}
+)
+
+func grantOf(id protocol.CTID, e protocol.Epoch) []protocol.LeaseHeld {
+	return []protocol.LeaseHeld{{CTID: id, Epoch: e}}
+}
+
+func newHolder(g *table, now *int64) *Lease {
+	cfg := Config{BootMS: func() int64 { return *now }, Log: slog.New(slog.DiscardHandler)}
+	if g != nil {
+		cfg.Guard = g
+	}
+	return New(cfg)
+}
+
+// TestDeadlines: the guard has the end of the newest grant that names what runs with its
+// epoch, and no other.
+func TestDeadlines(t *testing.T) {
+	now, g := int64(1000), &table{}
+	l := newHolder(g, &now)
+	ctx := t.Context()
+	l.holder.granted(ctx, grantOf(one, old), protocol.Seq{K: 1}, 900, 90_000)
+	if err := l.Hold(ctx, one, old, "group", false); err != nil {
+		t.Fatal(err)
+	}
+	want := func(when string, until int64) {
+		t.Helper()
+		if g.now[one] != until {
+			t.Errorf("%s: the guard has %d, want %d", when, g.now[one], until)
+		}
+	}
+	want("held", 90_900)
+	l.holder.granted(ctx, grantOf(one, old), protocol.Seq{K: 2}, 30_000, 90_000)
+	want("renewed", 120_000)
+	l.holder.granted(ctx, grantOf(one, newer), protocol.Seq{K: 3}, 60_000, 90_000)
+	want("granted under another epoch", 120_000)
+	l.holder.granted(ctx, nil, protocol.Seq{K: 4}, 90_000, 90_000)
+	want("not named any more", 120_000)
+	if told := l.holder.told(); len(told) != 1 || !told[0].Running || told[0].Epoch != old || l.holder.took() != (protocol.Seq{K: 4}) {
+		t.Errorf("%+v after %+v", told, l.holder.took())
+	}
+	l.Release(one)
+	if len(g.now) != 0 || len(l.holder.told()) != 0 {
+		t.Errorf("released, the guard has %v", g.now)
+	}
+}
+
+// TestGranted: a start wants the newest grant, as long as it is good.
+func TestGranted(t *testing.T) {
+	now, g := int64(1000), &table{}
+	l := newHolder(g, &now)
+	ctx := t.Context()
+	want := func(id protocol.CTID, text string) {
+		t.Helper()
+		if _, why := l.Granted(id); (why == "") != (text == "") || !strings.Contains(why, text) {
+			t.Errorf("%q, want %q", why, text)
+		}
+	}
+	want(one, "granted nothing since the agent was started")
+	l.holder.granted(ctx, grantOf(one, old), protocol.Seq{K: 1}, 1000, 90_000)
+	want(one, "")
+	want(two, "does not let it run on this host")
+	now = 91_000
+	want(one, "lease has ended")
+	if _, why := newHolder(nil, &now).Granted(one); !strings.Contains(why, "would kill it") {
+		t.Errorf("without a guard: %q", why)
+	}
+}
+
+// TestHeldBefore: what a former agent has held keeps the deadline that the guard has for
+// it; of what the guard does not know, the time is over.
+func TestHeldBefore(t *testing.T) {
+	now, g := int64(1000), &table{former: map[protocol.CTID]int64{one: 40_000}}
+	l := newHolder(g, &now)
+	for _, id := range []protocol.CTID{one, two} {
+		if err := l.Hold(t.Context(), id, old, "group", false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g.now[one] != 40_000 || g.now[two] > now {
+		t.Errorf("%v", g.now)
+	}
+	if err := l.Hold(t.Context(), two, old, "group", true); err != nil {
+		t.Fatal(err)
+	}
+	if _, killed := g.now[two]; killed {
+		t.Error("what goes on without a lease has a deadline")
+	}
+	g.err = errors.New("the guard is gone")
+	if err := l.Hold(t.Context(), two, newer, "group", false); err == nil {
+		t.Error("nothing would kill it, and it is held")
+	}
+}
+
+// TestAwait asks again until a grant names what waits.
+func TestAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := int64(1000)
+		l := newHolder(&table{}, &now)
+		got := make(chan protocol.Epoch, 1)
+		go func() { // waited for below
+			e, err := l.Await(t.Context(), one)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- e
+		}()
+		asked := 0
+		for at := range 7 {
+			synctest.Wait()
+			select {
+			case <-l.soon:
+				asked++
+			default:
+			}
+			l.holder.granted(t.Context(), nil, protocol.Seq{K: uint64(at + 1)}, 1000, 90_000)
+			<-time.After(time.Second)
+		}
+		if asked < 3 {
+			t.Errorf("a lease was asked for %d times in 7 s", asked)
+		}
+		l.holder.granted(t.Context(), grantOf(one, newer), protocol.Seq{K: 9}, 1000, 90_000)
+		if e := <-got; e != newer {
+			t.Errorf("%v", e)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := l.Await(ctx, two); err == nil || !strings.Contains(err.Error(), "does not let it run") {
+			t.Errorf("%v", err)
+		}
+	})
+}

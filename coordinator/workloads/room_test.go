@@ -1,0 +1,319 @@
+package workloads
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/storetest"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/unique"
+)
+
+// stage is a room with a store, a clock that the test moves, and hosts that ask for leases.
+type stage struct {
+	*testing.T
+	*Room
+	store *storetest.Mem
+	now   int64 // boot clock, ms
+	seq   uint64
+	fails bool // no change is stored
+	asked []string
+	away  map[protocol.HostID]bool
+}
+
+var ctid = protocol.CTID{0, 0, 0, 0, 0, 0, 0x70, 0, 0x80, 1}
+
+func newStage(t *testing.T) *stage {
+	s := &stage{T: t, now: 1_000_000, away: make(map[protocol.HostID]bool)}
+	s.store = storetest.NewMem(storetest.Faults{Refuse: func() error {
+		if s.fails {
+			return errors.New("the disk is full")
+		}
+		return nil
+	}})
+	s.begin(1)
+	for _, h := range []protocol.HostID{"a", "b", "c"} {
+		if err := s.store.Update(t.Context(), func(tx core.Tx) error {
+			return tx.Hosts.Put(core.Host{ID: h, State: core.HostApproved, Key: protocol.KeyID{h[0]}})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.later(unique.Default().Takeover())
+	for _, h := range []protocol.HostID{"a", "b"} {
+		s.Greeted(h, &protocol.Hello{SelfFence: "guard"})
+		s.renew(h, protocol.Seq{})
+	}
+	return s
+}
+
+// begin is a new process of the coordinator on the same store.
+func (s *stage) begin(counter uint64) {
+	s.Helper()
+	base := &core.Base{Store: s.store, Now: time.Now, Boot: func() int64 { return s.now }, Rand: rand.Reader, Log: slog.New(slog.DiscardHandler), Ctx: s.Context()}
+	s.Room = New(base, Config{
+		Timing: unique.Default(), Min: unique.FenceGuard, Term: protocol.Term{Ring: 1, Counter: counter},
+		Reachable: func(h protocol.HostID) bool { return !s.away[h] },
+		Propose: func(_ context.Context, host protocol.HostID, spec []byte) (core.Action, error) {
+			s.asked = append(s.asked, string(host))
+			return s.request(host, spec, string(protocol.Coordinator)), nil
+		},
+	})
+	if err := s.store.View(s.Context(), s.Load); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// later lets time pass, second by second.
+func (s *stage) later(d time.Duration) {
+	for end := s.now + d.Milliseconds(); s.now < end; {
+		s.now += 1000
+		s.Tick(s.Context())
+	}
+}
+
+// renew is a lease of a host: took is the newest grant that it has taken, held is what it
+// says it runs. It returns the number of the grant, and whether that names the workload.
+func (s *stage) renew(host protocol.HostID, took protocol.Seq, held ...protocol.LeaseHeld) (protocol.Seq, bool) {
+	s.Helper()
+	s.seq++
+	seq := protocol.Seq{Inc: 1, Conn: 1, K: s.seq}
+	named, ttl := s.Renew(host, &protocol.Lease{Held: held, Took: took}, seq)
+	if ttl != 90*time.Second {
+		s.Errorf("a grant is good for %s", ttl)
+	}
+	return seq, len(named) == 1 && named[0].CTID == ctid
+}
+
+// request is an action that creates the workload.
+func (s *stage) request(host protocol.HostID, spec []byte, requester string) core.Action {
+	s.Helper()
+	decoded, err := protocol.DecodeRequest(spec)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.seq++
+	a := core.Action{ID: protocol.NewActionID(1, [10]byte{9: byte(s.seq)}), Host: host, Kind: decoded.Kind, Target: decoded.Target, Spec: spec, Requester: requester, State: protocol.StatePendingSchedule}
+	err = s.store.Update(s.Context(), func(tx core.Tx) error { return errors.Join(s.Enter(tx, &a, &decoded), tx.Actions.Insert(a)) })
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Entered(&a, &decoded)
+	return a
+}
+
+// ends is the end of the action that is pending.
+func (s *stage) ends(state protocol.State, detail string) {
+	s.Helper()
+	id := s.only().Pending
+	if err := s.store.Update(s.Context(), func(tx core.Tx) error {
+		a, err := tx.Actions.Get(id)
+		a.State, a.Detail = state, detail
+		return errors.Join(err, tx.Actions.Put(a))
+	}); err != nil {
+		s.Fatal(err)
+	}
+	s.Tick(s.Context())
+}
+
+func (s *stage) only() Status {
+	s.Helper()
+	all := s.List()
+	if len(all) != 1 {
+		s.Fatalf("%d workloads", len(all))
+	}
+	return all[0]
+}
+
+func create(data string) []byte {
+	b, _ := json.Marshal(protocol.Spec{Kind: protocol.KindCreate, Target: ctid, Name: "db", Args: &protocol.CreateArgs{Template: "busybox", Class: "unique", Data: data}})
+	return b
+}
+
+// born has the workload held by host a.
+func born(t *testing.T, data string) *stage {
+	s := newStage(t)
+	s.request("a", create(data), "ann")
+	s.ends(protocol.StateDone, "")
+	if _, named := s.renew("a", protocol.Seq{}); !named {
+		t.Fatal("the grant does not name what was created")
+	}
+	return s
+}
+
+// keep has both hosts renew for a time, but for those that are away.
+func (s *stage) keep(d time.Duration) {
+	for range int(d / (10 * time.Second)) {
+		for _, h := range []protocol.HostID{"a", "b"} {
+			if !s.away[h] {
+				s.renew(h, protocol.Seq{})
+			}
+		}
+		s.later(10 * time.Second)
+	}
+}
+
+// TestLostHost: nothing follows before the lease has ended for certain; then the workload
+// is created on another host under a higher epoch, and the first host is not let any more.
+func TestLostHost(t *testing.T) {
+	s := born(t, "none")
+	first := s.only().Epoch
+	s.away["a"] = true
+	s.renew("a", protocol.Seq{}) // its last word
+	s.keep(110 * time.Second)
+	if w := s.only(); w.Phase != unique.Withheld || w.Host != "a" || len(s.asked) > 0 {
+		t.Fatalf("after 110s: %+v, asked %v", w, s.asked)
+	}
+	s.keep(10 * time.Second)
+	w := s.only()
+	if w.Phase != unique.Held || w.Host != "b" || w.Epoch.Compare(first) <= 0 || fmt.Sprint(s.asked) != "[b]" {
+		t.Fatalf("after 120s: %+v, asked %v", w, s.asked)
+	}
+	if _, named := s.renew("a", protocol.Seq{}, protocol.LeaseHeld{CTID: ctid, Epoch: first}); named {
+		t.Error("the host that is back is let again")
+	}
+	if _, named := s.renew("b", protocol.Seq{}); !named {
+		t.Error("its new host is not let")
+	}
+}
+
+// TestLocalDataWait: what has its data on the lost host is started nowhere else.
+func TestLocalDataWait(t *testing.T) {
+	s := born(t, "local")
+	s.away["a"] = true
+	s.keep(5 * time.Minute)
+	if w := s.only(); w.Phase != unique.Free || len(s.asked) > 0 || !strings.Contains(w.Why, "its data are on host a") {
+		t.Fatalf("%+v, asked %v", w, s.asked)
+	}
+	s.away["a"] = false
+	s.keep(20 * time.Second)
+	if w := s.only(); w.Phase != unique.Held || w.Host != "a" || fmt.Sprint(s.asked) != "[a]" {
+		t.Errorf("when its host is back: %+v, asked %v", w, s.asked)
+	}
+}
+
+// TestDeniedOnlyWhenTaken: a host is believed that it does not run a workload only if it
+// has taken a grant that does not name it.
+func TestDeniedOnlyWhenTaken(t *testing.T) {
+	s := born(t, "none")
+	s.mu.Lock()
+	s.all[ctid].Moves = true
+	s.mu.Unlock()
+	before, _ := s.renew("a", protocol.Seq{}) // named still
+	s.later(time.Second)                      // withheld
+	if w := s.only(); w.Phase != unique.Withheld {
+		t.Fatalf("%+v", w)
+	}
+	s.renew("a", before) // it says nothing of the workload, and may have a grant that names it
+	s.later(time.Second)
+	if w := s.only(); w.Phase != unique.Withheld {
+		t.Fatalf("a lease from before counts: %+v", w)
+	}
+	after, named := s.renew("a", before)
+	if named {
+		t.Fatal("a grant names what is withheld")
+	}
+	s.renew("a", after)
+	s.later(time.Second)
+	if w := s.only(); w.Host != "b" || w.Phase != unique.Held {
+		t.Errorf("%+v", w)
+	}
+}
+
+// TestStartSettles: for one takeover time after its start a coordinator renews what runs,
+// and nothing else.
+func TestStartSettles(t *testing.T) {
+	s := born(t, "none")
+	e := s.only().Epoch
+	s.begin(2)
+	s.Greeted("a", &protocol.Hello{SelfFence: "guard"})
+	if _, named := s.renew("a", protocol.Seq{}); named {
+		t.Error("a start of what does not run is granted")
+	}
+	if _, named := s.renew("a", protocol.Seq{}, protocol.LeaseHeld{CTID: ctid, Epoch: e, Running: true}); !named {
+		t.Error("what runs is not renewed")
+	}
+	s.later(117 * time.Second)
+	if w := s.only(); w.Phase != unique.Held {
+		t.Errorf("%+v", w)
+	}
+	if _, named := s.renew("a", protocol.Seq{}); named {
+		t.Error("it is granted before the time is over")
+	}
+	s.later(time.Second)
+	if _, named := s.renew("a", protocol.Seq{}); !named {
+		t.Error("when the time is over it is not granted")
+	}
+}
+
+// TestNothingFollowsUnstored: while the disk takes nothing, no grant stops for good, and
+// nothing is placed.
+func TestNothingFollowsUnstored(t *testing.T) {
+	s := born(t, "none")
+	s.away["a"], s.fails = true, true
+	s.keep(5 * time.Minute)
+	if w := s.only(); w.Phase != unique.Held || w.Host != "a" || len(s.asked) > 0 {
+		t.Fatalf("%+v, asked %v", w, s.asked)
+	}
+	s.fails = false
+	s.keep(10 * time.Second)
+	if w := s.only(); w.Phase == unique.Held && w.Host == "a" {
+		t.Errorf("%+v", w)
+	}
+}
+
+// TestStartElsewhereFails: a host on which it does not start is banned, and the workload
+// goes on when that host has shown that nothing runs there.
+func TestStartElsewhereFails(t *testing.T) {
+	s := born(t, "none")
+	s.away["a"] = true
+	s.keep(130 * time.Second)
+	if w := s.only(); w.Host != "b" {
+		t.Fatalf("%+v", w)
+	}
+	s.ends(protocol.StateFailed, "no such template")
+	var took protocol.Seq
+	for range 5 {
+		took, _ = s.renew("b", took)
+		s.later(time.Second)
+	}
+	if w := s.only(); w.Phase != unique.Free || w.Banned["b"] != "no such template" || !strings.Contains(w.Why, "a: it is away; b: it failed there too often; c: it is away") {
+		t.Errorf("%+v", w)
+	}
+}
+
+// TestCreatedOnce: a unique container of one id is created once, forgotten when it could
+// not be created, and when it was removed.
+func TestCreatedOnce(t *testing.T) {
+	s := newStage(t)
+	a := s.request("a", create("none"), "ann")
+	spec, _ := protocol.DecodeRequest(a.Spec)
+	b := a
+	b.Host = "b"
+	if err := s.store.Update(t.Context(), func(tx core.Tx) error { return s.Enter(tx, &b, &spec) }); !errors.Is(err, core.ErrConflict) {
+		t.Errorf("the same on another host: %v", err)
+	}
+	s.ends(protocol.StateFailed, "no template")
+	if all := s.List(); len(all) != 0 {
+		t.Errorf("what could not be created is kept: %+v", all)
+	}
+	s = born(t, "none")
+	rm, _ := json.Marshal(protocol.Spec{Kind: protocol.KindDestroy, Target: ctid, Name: "db"})
+	s.request("a", rm, "ann")
+	s.ends(protocol.StateDone, "")
+	if all := s.List(); len(all) != 0 {
+		t.Errorf("what was removed is kept: %+v", all)
+	}
+	s.begin(3)
+	if all := s.List(); len(all) != 0 {
+		t.Errorf("after a restart: %+v", all)
+	}
+}

@@ -1,0 +1,245 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/internal/clock"
+	"github.com/hostler-io/hostler/runner/supervise"
+)
+
+// killer notes what is killed, and fails as often as it is told.
+type killer struct {
+	mu    sync.Mutex
+	fails int
+	dead  chan string
+}
+
+func newKiller(fails int) *killer { return &killer{fails: fails, dead: make(chan string, 100)} }
+
+func (k *killer) kill(_ context.Context, group string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fails > 0 {
+		k.fails--
+		return errors.New("it does not die")
+	}
+	k.dead <- group
+	return nil
+}
+
+// run runs a guard until the test ends.
+func run(t *testing.T, k *killer) *Guard {
+	t.Helper()
+	g := New(k.kill, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { // waited for below
+		defer close(done)
+		_ = g.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return g
+}
+
+func hold(id string, in time.Duration) Hold {
+	return Hold{ID: id, Group: "group." + id, UntilMS: clock.BootMS() + in.Milliseconds()}
+}
+
+// TestKillsAtTheDeadline: what is over is killed, the soonest first, as often as it takes;
+// what was given more time is not.
+func TestKillsAtTheDeadline(t *testing.T) {
+	k := newKiller(2)
+	g := run(t, k)
+	if err := g.Set(Table{[]Hold{hold("late", 200*time.Millisecond), hold("soon", 20*time.Millisecond), hold("longer", 50*time.Millisecond)}}); err != nil {
+		t.Fatal(err)
+	}
+	later := g.state().Holds
+	later[2].UntilMS += time.Hour.Milliseconds()
+	if err := g.Set(Table{later}); err != nil {
+		t.Fatal(err)
+	}
+	if got := []string{<-k.dead, <-k.dead}; !slices.Equal(got, []string{"group.soon", "group.late"}) {
+		t.Errorf("killed %v", got)
+	}
+	for len(g.state().Holds) > 1 { // the last one leaves the table after its kill
+		select {
+		case extra := <-k.dead:
+			t.Fatalf("%s was killed", extra)
+		default:
+		}
+	}
+	if s := g.state(); s.Holds[0].ID != "longer" || !slices.Equal(s.Killed, []string{"soon", "late"}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestTablesAreBounded: a table that cannot be held leaves the one before as it is.
+func TestTablesAreBounded(t *testing.T) {
+	g := New(newKiller(0).kill, slog.New(slog.DiscardHandler))
+	if err := g.Set(Table{[]Hold{hold("a", time.Hour)}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, table := range map[string]Table{
+		"too many":    {slices.Repeat([]Hold{hold("b", time.Hour)}, MaxHolds+1)},
+		"no id":       {[]Hold{{Group: "g", UntilMS: 1}}},
+		"no group":    {[]Hold{{ID: "b", UntilMS: 1}}},
+		"no deadline": {[]Hold{{ID: "b", Group: "g"}}},
+		"a long name": {[]Hold{{ID: "b", Group: strings.Repeat("g", 256), UntilMS: 1}}},
+	} {
+		if g.Set(table) == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	if g.take([]byte("{")) == nil || g.take(nil) != nil {
+		t.Error("half a table was taken, or a question was not")
+	}
+	if s := g.state(); len(s.Holds) != 1 || s.Holds[0].ID != "a" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestFollowerKillsWhenTheGuardIsGone: at once, whatever the deadlines.
+func TestFollowerKillsWhenTheGuardIsGone(t *testing.T) {
+	k := newKiller(1)
+	g := New(k.kill, slog.New(slog.DiscardHandler))
+	in, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- Follow(context.Background(), g, in) }() // waited for below
+	fmt.Fprintf(out, `{"holds":[{"id":"a","group":"ga","until_ms":%d}]}`+"\n", clock.BootMS()+time.Hour.Milliseconds())
+	out.Close()
+	if got := <-k.dead; got != "ga" {
+		t.Errorf("killed %s", got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClient: a table that the client was told is there is held by the guard, and stays
+// there when the connection ends.
+func TestClient(t *testing.T) {
+	g := run(t, newKiller(0))
+	path := filepath.Join(t.TempDir(), "s")
+	ctx, cancel := context.WithCancel(context.Background())
+	var served sync.WaitGroup
+	starts := 0
+	start := func(context.Context) error {
+		starts++
+		l, err := Listen(path)
+		if err == nil {
+			served.Go(func() { _ = g.Serve(ctx, l) })
+		}
+		return err
+	}
+	t.Cleanup(func() { cancel(); served.Wait() })
+	c := NewClient(path, start)
+	if err := c.Set(ctx, Table{[]Hold{hold("a", time.Hour)}}); err == nil || !strings.Contains(err.Error(), "no second process") {
+		t.Errorf("without a second process: %v", err)
+	}
+	g.mu.Lock()
+	g.twin = true
+	g.mu.Unlock()
+	if err := c.Set(ctx, Table{[]Hold{hold("b", time.Hour)}}); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if all, err := c.Held(ctx); err != nil || len(all) != 1 || all[0].ID != "b" {
+		t.Errorf("%v, %v", all, err)
+	}
+	if err := c.Set(ctx, Table{[]Hold{{}}}); err == nil || !strings.Contains(err.Error(), "refuses") {
+		t.Errorf("a table that cannot be held: %v", err)
+	}
+	if starts != 1 {
+		t.Errorf("%d guards were started", starts)
+	}
+	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "another guard") {
+		t.Errorf("a second guard at one path: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 || info.Mode().Type() != os.ModeSocket {
+		t.Errorf("%v, %v", info, err)
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}
+
+// TestKillEndsAGroup kills real processes of a real control group, children and all, and
+// no other.
+func TestKillEndsAGroup(t *testing.T) {
+	root, err := supervise.FindCgroup2(os.Getpid())
+	if err != nil || root == "" {
+		t.Fatal("a cgroup2 tree is needed: ", err)
+	}
+	dir, err := os.MkdirTemp(root, "hostler.guardtest-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(dir) })
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	inside := exec.CommandContext(t.Context(), "sh", "-c", "sleep 600 & sleep 600 & wait")
+	inside.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(f.Fd())}
+	beside := exec.CommandContext(t.Context(), "sleep", "600")
+	for _, cmd := range []*exec.Cmd{inside, beside} {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Kill(t.Context(), filepath.Base(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := inside.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the first process: %v", err)
+	}
+	if left, err := members(filepath.Base(dir)); err != nil || len(left) > 0 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+	if err := beside.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("what is beside the group: %v", err)
+	}
+	_ = beside.Process.Kill()
+	_ = beside.Wait()
+	if err := Kill(t.Context(), "hostler.no-such-group"); err != nil {
+		t.Errorf("a group that is not there: %v", err)
+	}
+}
+
+// FuzzTake: whatever a connection sends, the guard holds a table within its bounds.
+func FuzzTake(f *testing.F) {
+	f.Add([]byte(`{"holds":[{"id":"a","group":"lxc.payload.web","until_ms":5}]}`))
+	f.Add([]byte(`{"holds":null}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		g := New(newKiller(0).kill, slog.New(slog.DiscardHandler))
+		_ = g.take(line)
+		for _, h := range g.state().Holds {
+			if h.ID == "" || h.Group == "" || h.UntilMS < 1 {
+				t.Errorf("%+v is held", h)
+			}
+		}
+	})
+}
