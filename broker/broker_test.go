@@ -565,8 +565,11 @@ func TestStrangersLeaveTheLobby(t *testing.T) {
 		in := lobby.New(1)
 		s := brokertest.New(t, broker.Config{Lobby: in})
 		as(t, s, viewer, "v", nil)
+		synctest.Wait() // the only place is free again
 		as(t, s, web1, "web1", nil)
+		synctest.Wait()
 		dialRaw(t, s, web2) // no session, but a certificate
+		synctest.Wait()
 		if _, err := s.DialWith(t, s.Authority.Issue(t, "hostler:nobody")).Read(make([]byte, 1)); err == nil {
 			t.Error("a stranger was served")
 		}

@@ -162,7 +162,7 @@ func TestImageRefused(t *testing.T) {
 		"damaged layer":  {imagetest.Make(t, other, []byte(strings.Repeat("no archive", 1000))).Push(t, registry, "damaged", "1"), []string{"layer 1 of 1"}},
 		"nothing to run": {imagetest.Make(t, imagetest.Config{}, busybox(t)).Push(t, registry, "idle", "1"), []string{"it says no command"}},
 		"upwards":        {imagetest.Make(t, other, imagetest.Layer(t, imagetest.Entry{Header: tarHeader("../evil", 0o644)})).Push(t, registry, "evil", "1"), []string{"leads upwards"}},
-		"no such user":   {imagetest.Make(t, imagetest.Config{Cmd: []string{"/bin/true"}, User: "app"}, busybox(t)).Push(t, registry, "user", "1"), []string{"/etc/passwd does not know"}},
+		"no such user":   {imagetest.Make(t, imagetest.Config{Cmd: []string{"/bin/true"}, User: "app"}, busybox(t)).Push(t, registry, "user", "1"), []string{"/etc/passwd does not have"}},
 		"no template":    {"nothing-of-the-kind", []string{"is not installed", "name an image"}},
 	} {
 		t.Run(name, func(t *testing.T) {

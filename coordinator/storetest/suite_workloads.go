@@ -14,7 +14,7 @@ import (
 func testWorkloads(t *testing.T, s core.Store) {
 	of := func(n byte, host protocol.HostID, counter uint64) core.Workload {
 		return core.Workload{
-			Workload: unique.Workload{CTID: protocol.CTID{0, 0, 0, 0, 0, 0, 0x40, 0, 0x80, n}, Name: "db", Host: host, Phase: unique.Held, Data: unique.DataNone, Epoch: protocol.Epoch{Term: protocol.Term{Ring: 1, Counter: 2}, Counter: counter}},
+			Workload: unique.Workload{CTID: protocol.CTID{6: 0x70, 8: 0x80, 9: n}, Name: "db", Host: host, Phase: unique.Held, Data: unique.DataNone, Epoch: protocol.Epoch{Term: protocol.Term{Ring: 1, Counter: 2}, Counter: counter}},
 			Spec:     []byte("{}"), Requester: "ann", Banned: map[protocol.HostID]string{"x": "it does not start"}, ChangedMS: 7,
 		}
 	}

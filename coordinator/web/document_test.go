@@ -137,6 +137,7 @@ func exercises(s *site) []exercise {
 		{"set-alert-rule", operator, put, "/v1/alert-rules/memory", api.NewAlertRule{Selector: "site=lab", Rules: []string{"ram=80%/60s"}}, 200},
 		{"get-alert-rule", viewer, get, "/v1/alert-rules/disks", nil, 200},
 		{"list-alert-rules", viewer, get, "/v1/alert-rules", nil, 200},
+		{"list-leases", viewer, get, "/v1/leases", nil, 200},
 		{"remove-alert-rule", operator, del, "/v1/alert-rules/disks", nil, 204},
 		{"list-host-containers", viewer, get, "/v1/hosts/edge-07/containers", nil, 200},
 		{"offline-preview", viewer, get, "/v1/hosts/edge-07/offline-preview?for=2h&reboot=true", nil, 200},

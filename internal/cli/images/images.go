@@ -77,18 +77,27 @@ container of lxc was made of it last; podman does not say that.`,
 		if err != nil {
 			return err
 		}
-		first := true
-		return show.Items(cmd.Context(), a.UI, v, noun(), func(ctx context.Context) ([]api.Image, error) {
-			if !first { // each question is an action
-				if err := term.Pause(ctx, watchEvery); err != nil {
-					return nil, err
-				}
-			}
-			first = false
-			return dispatch.Listed[api.Image](ctx, a.Dispatcher, r, host, "list the images", protocol.Spec{Kind: protocol.KindImageList, Args: &protocol.ExportArgs{OutputOption: stream()}})
-		})
+		return show.Items(cmd.Context(), a.UI, v, noun(), a.listed(r, host, "list the images", func(all []api.Image) ([]api.Image, error) { return all, nil }))
 	})
 	return cmd
+}
+
+// listed asks a host for its images, as often as it is called, and chooses among them.
+func (a *commands) listed(r *conn.Remote, host protocol.HostID, what string, choose func([]api.Image) ([]api.Image, error)) func(context.Context) ([]api.Image, error) {
+	first := true
+	return func(ctx context.Context) ([]api.Image, error) {
+		if !first { // each question is an action
+			if err := term.Pause(ctx, watchEvery); err != nil {
+				return nil, err
+			}
+		}
+		first = false
+		all, err := dispatch.Listed[api.Image](ctx, a.Dispatcher, r, host, what, protocol.Spec{Kind: protocol.KindImageList, Args: &protocol.ExportArgs{OutputOption: stream()}})
+		if err != nil {
+			return nil, err
+		}
+		return choose(all)
+	}
 }
 
 func (a *commands) showCommand() *cobra.Command {
@@ -97,7 +106,7 @@ func (a *commands) showCommand() *cobra.Command {
 		Long:    "Shows what a host has of an image, which is named as ls calls it, or by its digest. The\nexit code is 3 if the host does not have it.",
 		Example: "  hostler image show edge-01 registry.example/debian:12\n  hostler image show edge-01 sha256:2c26b46b68ff -o json", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
-	v := show.FormatFlags(cmd)
+	v := show.ShowFlags(cmd)
 	v.One = false // both runtimes may have it
 	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		host, rest, err := parse(cmd, args, r.Local, 1)
@@ -105,17 +114,15 @@ func (a *commands) showCommand() *cobra.Command {
 			return err
 		}
 		what := "show image " + rest[0]
-		all, err := dispatch.Listed[api.Image](cmd.Context(), a.Dispatcher, r, host, what, protocol.Spec{Kind: protocol.KindImageList, Args: &protocol.ExportArgs{OutputOption: stream()}})
-		if err != nil {
-			return err
-		}
-		all = slices.DeleteFunc(all, func(i api.Image) bool {
-			return i.Reference != rest[0] && !(strings.HasPrefix(rest[0], "sha256:") && strings.HasPrefix(i.Digest, rest[0]))
-		})
-		if len(all) == 0 {
-			return &term.Failure{Code: term.ExitNotFound, What: "cannot " + what, Why: "the host does not have it", Next: "hostler image ls " + string(host)}
-		}
-		return show.Print(a.UI, v, noun(), all)
+		return show.Items(cmd.Context(), a.UI, v, noun(), a.listed(r, host, what, func(all []api.Image) ([]api.Image, error) {
+			all = slices.DeleteFunc(all, func(i api.Image) bool {
+				return i.Reference != rest[0] && !(strings.HasPrefix(rest[0], "sha256:") && strings.HasPrefix(i.Digest, rest[0]))
+			})
+			if len(all) == 0 {
+				return nil, &term.Failure{Code: term.ExitNotFound, What: "cannot " + what, Why: "the host does not have it", Next: "hostler image ls " + string(host)}
+			}
+			return all, nil
+		}))
 	})
 	return cmd
 }
