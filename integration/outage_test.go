@@ -124,6 +124,7 @@ func partitions(t *testing.T, times ...time.Duration) {
 	}
 	l.dev(t, "kill", "edge-01").exits(t, 0)
 	for i, p := range people {
+		p.types("echo lost\r") // of who types nothing, nothing is missing
 		until(t, &p.screen.change, "somebody to be told that the host is silent", func() bool { return strings.Count(p.screen.String(), silent) > told[i] })
 	}
 	l.dev(t, "heal", "edge-01").exits(t, 0)
