@@ -234,19 +234,12 @@ func (l *Lease) formerly(ctx context.Context, id protocol.CTID) int64 {
 	return h.former[id]
 }
 
-// Release tells that nothing of a container runs.
+// Release tells that nothing of a container runs. The loop calls it, so it does not wait
+// for the guard: until that gets its next table, it may kill a control group that is empty.
 func (l *Lease) Release(id protocol.CTID) {
-	h := &l.holder
-	h.mu.Lock()
-	_, was := h.held[id]
-	delete(h.held, id)
-	h.mu.Unlock()
-	if !was || h.cfg.Guard == nil {
-		return
-	}
-	if err := h.tell(context.Background()); err != nil {
-		h.cfg.Log.Warn("the guard still holds a container that does not run", "container", id.String(), "error", err)
-	}
+	l.holder.mu.Lock()
+	defer l.holder.mu.Unlock()
+	delete(l.holder.held, id)
 }
 
 // Held returns what is held, for people.

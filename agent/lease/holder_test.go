@@ -77,8 +77,14 @@ func TestDeadlines(t *testing.T) {
 		t.Errorf("%+v after %+v", told, l.holder.took())
 	}
 	l.Release(one)
-	if len(g.now) != 0 || len(l.holder.told()) != 0 {
-		t.Errorf("released, the guard has %v", g.now)
+	if len(l.holder.told()) != 0 {
+		t.Errorf("released, and told: %+v", l.holder.told())
+	}
+	if err := l.Hold(ctx, two, old, "group", false); err != nil {
+		t.Fatal(err)
+	}
+	if _, still := g.now[one]; still {
+		t.Error("the next table holds what was released")
 	}
 }
 
