@@ -498,6 +498,7 @@ type Workload struct {
 
 // Workloads is the table of unique workloads, by the id of their container.
 type Workloads interface {
+	Get(protocol.CTID) (Workload, error)
 	Put(Workload) error
 	// Remove forgets one; what is not there is no error.
 	Remove(protocol.CTID) error

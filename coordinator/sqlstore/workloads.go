@@ -8,12 +8,18 @@ import (
 type workloads tx
 
 const (
+	getWorkload    = `SELECT record FROM workload WHERE ctid = $1`
 	listWorkloads  = `SELECT record FROM workload ORDER BY ctid`
 	putWorkload    = `INSERT INTO workload (ctid, record) VALUES ($1, $2) ON CONFLICT (ctid) DO UPDATE SET record = excluded.record`
 	removeWorkload = `DELETE FROM workload WHERE ctid = $1`
 )
 
 func workloadFields(w *core.Workload) []any { return []any{asJSON(w)} }
+
+func (t workloads) Get(id protocol.CTID) (core.Workload, error) {
+	w, err := one(t.db, workloadFields, getWorkload, id.String())
+	return w, wrap(err, "workload", id)
+}
 
 func (t workloads) Put(w core.Workload) error {
 	_, err := exec(t.db, putWorkload, w.CTID.String(), asJSON(&w))

@@ -472,6 +472,10 @@ func (t memValues) SetStore(id protocol.StoreID) error {
 
 type memWorkloads struct{ *memTx }
 
+func (t memWorkloads) Get(id protocol.CTID) (core.Workload, error) {
+	return get(t.memTx, t.workloads.rows, id, func(w core.Workload) core.Workload { return w })
+}
+
 func (t memWorkloads) Put(w core.Workload) error {
 	if err := t.write(); err != nil {
 		return err

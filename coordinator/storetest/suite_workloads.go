@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,6 +42,15 @@ func testWorkloads(t *testing.T, s core.Store) {
 	put(of(2, "b", 1), of(1, "a", 1))
 	want("two", of(1, "a", 1), of(2, "b", 1))
 	put(of(1, "c", 2))
+	view(t, s, func(tx core.Tx) error {
+		if got, err := tx.Workloads.Get(of(1, "", 0).CTID); err != nil || got.Host != "c" {
+			t.Errorf("it is %+v, %v", got, err)
+		}
+		if _, err := tx.Workloads.Get(of(9, "", 0).CTID); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("one that is not there: %v", err)
+		}
+		return nil
+	})
 	want("one was replaced", of(1, "c", 2), of(2, "b", 1))
 	update(t, s, func(tx core.Tx) error { return tx.Workloads.Remove(of(2, "", 0).CTID) })
 	update(t, s, func(tx core.Tx) error { return tx.Workloads.Remove(of(9, "", 0).CTID) })

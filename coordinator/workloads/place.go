@@ -20,32 +20,42 @@ import (
 // there, or that host is banned and another one is tried. One that could not be created
 // where its requester wanted it is forgotten. One whose container was destroyed, too.
 func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
-	w := r.get(id)
-	if w == nil {
+	r.mu.Lock()
+	w := r.all[id]
+	var pending protocol.ActionID
+	if w != nil {
+		pending = w.Pending
+	}
+	r.mu.Unlock()
+	if pending.IsZero() {
 		return nil
 	}
-	if w.Pending.IsZero() {
-		return nil
-	}
-	a, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Action, error) { return tx.Actions.Get(w.Pending) })
+	a, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Action, error) { return tx.Actions.Get(pending) })
 	if errors.Is(err, core.ErrNotFound) {
 		a.State, err = protocol.StateLost, nil
 	}
 	if err != nil || !a.State.Final() {
 		return err
 	}
-	next := w.Workload
-	next.Pending = protocol.ActionID{}
+	failed := false
 	switch info, _ := protocol.KindOf(a.Kind); {
+	case a.Host != w.Host && a.Host != "": // it went elsewhere meanwhile
 	case info.Removes && a.State == protocol.StateDone:
 		return r.forget(ctx, w, "its container was removed")
 	case !info.Removes && a.State != protocol.StateDone:
 		if a.Requester != string(protocol.Coordinator) {
 			return r.forget(ctx, w, "it could not be created: "+a.Detail)
 		}
-		next.Moves, next.Banned = true, ban(w.Banned, w.Host, cmp.Or(a.Detail, string(a.Reason)))
+		failed = true
 	}
-	return r.keep(ctx, w, next)
+	return r.store(ctx, w, "", func(s *core.Workload) {
+		if s.Pending == pending {
+			s.Pending = protocol.ActionID{}
+		}
+		if failed {
+			s.Moves, s.Banned = true, ban(s.Banned, s.Host, cmp.Or(a.Detail, string(a.Reason)))
+		}
+	}, nil)
 }
 
 // ban adds a host on which a workload does not start.
@@ -67,18 +77,6 @@ func (r *Room) forget(ctx context.Context, w *workload, why string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.all, w.CTID)
-	return nil
-}
-
-// keep stores a workload as it is to be.
-func (r *Room) keep(ctx context.Context, w *workload, next core.Workload) error {
-	next.ChangedMS = r.base.NowMS()
-	if err := r.base.Update(ctx, failpoint.WorkloadDecided, func(tx core.Tx) error { return tx.Workloads.Put(next) }); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w.Workload = next
 	return nil
 }
 
@@ -148,9 +146,7 @@ func (r *Room) waits(ctx context.Context, w *workload, why string) error {
 	if w.Why == why {
 		return nil
 	}
-	next := w.Workload
-	next.Why = why
-	return r.keep(ctx, w, next)
+	return r.store(ctx, w, "", func(s *core.Workload) { s.Why = why }, nil)
 }
 
 // wanted is a free workload as placement sees it.
@@ -199,14 +195,11 @@ func (r *Room) move(ctx context.Context, w *workload, to protocol.HostID) error 
 	if err != nil {
 		return err
 	}
-	stored := w.Workload
-	stored.Workload, stored.ChangedMS = next, r.base.NowMS()
-	if err := r.store(ctx, stored, "workload.placed", w.Why); err != nil {
+	if err := r.store(ctx, w, "workload.placed", func(s *core.Workload) { s.Workload = next }, func() {
+		w.named, w.quiet = protocol.Seq{}, false
+	}); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	w.Workload, w.named, w.quiet = stored, protocol.Seq{}, false
-	r.mu.Unlock()
 	return r.create(ctx, w)
 }
 
@@ -220,9 +213,7 @@ func (r *Room) create(ctx context.Context, w *workload) error {
 	if err != nil {
 		return r.waitsOrBans(ctx, w, err)
 	}
-	next := w.Workload
-	next.Pending = a.ID
-	return r.keep(ctx, w, next)
+	return r.store(ctx, w, "", func(s *core.Workload) { s.Pending = a.ID }, nil)
 }
 
 // waitsOrBans takes that a host may not be asked to create a workload.
@@ -230,9 +221,7 @@ func (r *Room) waitsOrBans(ctx context.Context, w *workload, err error) error {
 	if !errors.Is(err, core.ErrDenied) && !errors.Is(err, core.ErrConflict) {
 		return err
 	}
-	next := w.Workload
-	next.Moves, next.Banned = true, ban(w.Banned, w.Host, err.Error())
-	return r.keep(ctx, w, next)
+	return r.store(ctx, w, "", func(s *core.Workload) { s.Moves, s.Banned = true, ban(s.Banned, s.Host, err.Error()) }, nil)
 }
 
 // started is the specification by which a workload was created, with its start.

@@ -141,20 +141,24 @@ func (r *Room) view() unique.View {
 // Enter notes within the transaction of a request what it makes of unique workloads: one
 // that is created is held by its host from then on. Entered follows the transaction.
 func (r *Room) Enter(tx core.Tx, a *core.Action, spec *protocol.Spec) error {
-	old := r.get(spec.Target)
-	if info, _ := protocol.KindOf(spec.Kind); info.Removes && old != nil && old.Host == a.Host {
-		next := old.Workload
-		next.Pending = a.ID
-		return tx.Workloads.Put(next)
-	}
-	args, ok := spec.Args.(*protocol.CreateArgs)
-	if !ok || args.Class != contract.Unique {
+	info, _ := protocol.KindOf(spec.Kind)
+	args, creates := spec.Args.(*protocol.CreateArgs)
+	if creates = creates && args.Class == contract.Unique; !creates && !info.Removes {
 		return nil
 	}
-	if old != nil {
-		if old.Host == a.Host && old.Requester != "" && a.Requester == string(protocol.Coordinator) {
-			return nil // it is made anew where it was placed
-		}
+	// What is stored counts, and not what is known: a decision may be on its way.
+	old, err := tx.Workloads.Get(spec.Target)
+	switch there := err == nil; {
+	case err != nil && !errors.Is(err, core.ErrNotFound):
+		return err
+	case !creates && there && old.Host == a.Host:
+		old.Pending = a.ID
+		return tx.Workloads.Put(old)
+	case !creates:
+		return nil
+	case there && old.Host == a.Host && a.Requester == string(protocol.Coordinator):
+		return nil // it is made anew where it was placed
+	case there:
 		return fmt.Errorf("%w: unique container %s is on host %s, or was; see: hostler lease ls", core.ErrConflict, old.Name, old.Host)
 	}
 	return tx.Workloads.Put(r.newborn(a, spec, args).Workload)
@@ -187,12 +191,6 @@ func (r *Room) Entered(a *core.Action, spec *protocol.Spec) {
 		return
 	}
 	r.all[spec.Target] = r.newborn(a, spec, args)
-}
-
-func (r *Room) get(id protocol.CTID) *workload {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.all[id]
 }
 
 // Status is a workload as people see it.
@@ -270,22 +268,14 @@ func (r *Room) decide(ctx context.Context, id protocol.CTID) error {
 		return nil
 	}
 	r.mu.Lock()
-	stored := w.Workload
-	stored.Workload, stored.ChangedMS = next, r.base.NowMS()
 	w.shut = next.Phase != unique.Held
 	r.mu.Unlock()
-	err := r.store(ctx, stored, "workload."+string(next.Phase), next.Why)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil {
-		w.shut = w.Phase != unique.Held
-		return err
-	}
-	w.Workload, w.shut = stored, false
-	if next.Phase == unique.Withheld {
-		w.quiet = false // what was told before proves nothing
-	}
-	return nil
+	return r.store(ctx, w, "workload."+string(next.Phase), func(s *core.Workload) { s.Workload = next }, func() {
+		w.shut = false // its phase says it, or the decision was not stored
+		if w.Phase == unique.Withheld {
+			w.quiet = false // what was told before proves nothing
+		}
+	})
 }
 
 // next is what a workload is to be. stopped tells that its user wants it stopped.
@@ -305,15 +295,37 @@ func (r *Room) next(id protocol.CTID, stopped bool) (w *workload, next unique.Wo
 	return w, next, changed
 }
 
-// store makes a decision durable, with its record.
-func (r *Room) store(ctx context.Context, w core.Workload, verb, why string) error {
-	err := r.base.Update(ctx, failpoint.WorkloadDecided, func(tx core.Tx) error {
-		return errors.Join(tx.Workloads.Put(w), r.base.Record(tx, core.Self(), audit.Record{
-			Verb: verb, Object: w.CTID.String(), Detail: map[string]any{"name": string(w.Name), "host": string(w.Host), "epoch": w.Epoch.String(), "why": why},
-		}))
+// store makes a change of a workload durable, with its record in the audit log if it has a
+// verb. The change is made to what is stored, which an action may have changed meanwhile,
+// and then to what is known; then, also if it failed, after is called, under the lock.
+func (r *Room) store(ctx context.Context, w *workload, verb string, change func(*core.Workload), after func()) error {
+	stamped := func(s *core.Workload) {
+		change(s)
+		s.ChangedMS = r.base.NowMS()
+	}
+	var s core.Workload
+	err := r.base.Update(ctx, failpoint.WorkloadDecided, func(tx core.Tx) (err error) {
+		if s, err = tx.Workloads.Get(w.CTID); err != nil {
+			return err
+		}
+		stamped(&s)
+		if err := tx.Workloads.Put(s); err != nil || verb == "" {
+			return err
+		}
+		return r.base.Record(tx, core.Self(), audit.Record{
+			Verb: verb, Object: w.CTID.String(), Detail: map[string]any{"name": string(w.Name), "host": string(s.Host), "epoch": s.Epoch.String(), "why": s.Why},
+		})
 	})
+	if err == nil && verb != "" {
+		r.base.Log.InfoContext(ctx, "a unique workload moved", "name", string(w.Name), "host", string(s.Host), "phase", string(s.Phase), "epoch", s.Epoch.String(), "why", s.Why)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err == nil {
-		r.base.Log.InfoContext(ctx, "a unique workload moved", "name", string(w.Name), "host", string(w.Host), "phase", string(w.Phase), "epoch", w.Epoch.String(), "why", why)
+		stamped(&w.Workload)
+	}
+	if after != nil {
+		after()
 	}
 	return err
 }

@@ -317,3 +317,32 @@ func TestCreatedOnce(t *testing.T) {
 		t.Errorf("after a restart: %+v", all)
 	}
 }
+
+// TestActionBesideDecision: an action that is asked for while a decision is stored takes
+// nothing back of it, and a copy that is removed on a host that has lost the workload does
+// not end it.
+func TestActionBesideDecision(t *testing.T) {
+	s := born(t, "none")
+	s.away["a"] = true
+	rm, _ := json.Marshal(protocol.Spec{Kind: protocol.KindDestroy, Target: ctid, Name: "db"})
+	s.keep(100 * time.Second)
+	if w := s.only(); w.Phase != unique.Withheld {
+		t.Fatalf("%+v", w)
+	}
+	a := s.request("a", rm, "ann")
+	s.keep(30 * time.Second)
+	if w := s.only(); w.Host != "b" || w.Phase != unique.Held {
+		t.Fatalf("%+v", w)
+	}
+	if err := s.store.Update(t.Context(), func(tx core.Tx) error {
+		a.State = protocol.StateDone
+		return tx.Actions.Put(a)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.keep(10 * time.Second)
+	s.begin(2)
+	if w := s.only(); w.Host != "b" || w.Phase != unique.Held || w.Epoch.Counter != 2 {
+		t.Errorf("after a restart: %+v", w)
+	}
+}
