@@ -141,10 +141,13 @@ func Settle() error {
 }
 
 // Twin keeps a second process that follows the guard until ctx ends: a new one for each
-// that dies. argv is its program.
-func (g *Guard) Twin(ctx context.Context, argv []string) error {
-	for {
+// that dies. argv is its program, and ready is called once, when the first one is there.
+func (g *Guard) Twin(ctx context.Context, argv []string, ready func() error) error {
+	for first := true; ; first = false {
 		ended, err := g.follow(ctx, argv)
+		if err == nil && first {
+			err = ready()
+		}
 		if err != nil {
 			return fmt.Errorf("start the guard's second process: %w", err)
 		}

@@ -36,7 +36,6 @@ func guardCommand(logger func(*cobra.Command) *slog.Logger) *cobra.Command {
 			ctx, cancel := context.WithCancelCause(context.WithoutCancel(cmd.Context())) // a signal to the agent's group ends no guard
 			defer cancel(nil)
 			if follow {
-				defer cancel(nil)
 				go func() { _ = g.Run(ctx) }() // ends with the process
 				return guard.Follow(ctx, g, cmd.InOrStdin())
 			}
@@ -50,12 +49,14 @@ func guardCommand(logger func(*cobra.Command) *slog.Logger) *cobra.Command {
 			}
 			group, ctx := errgroup.WithContext(ctx)
 			group.Go(func() error { return g.Run(ctx) })
-			group.Go(func() error { return g.Twin(ctx, []string{self, "guard", "--follow"}) })
+			group.Go(func() error {
+				return g.Twin(ctx, []string{self, "guard", "--follow"}, func() error {
+					_, err := fmt.Fprintln(cmd.OutOrStdout()) // it listens, and a second one is there
+					return err
+				})
+			})
 			group.Go(func() error { return g.Serve(ctx, l) })
 			group.Go(func() error { return g.Idle(ctx, guardIdle) })
-			if _, err := fmt.Fprintln(cmd.OutOrStdout()); err != nil { // it listens
-				return err
-			}
 			if err := group.Wait(); !errors.Is(err, guard.ErrIdle) {
 				return err
 			}

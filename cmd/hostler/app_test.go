@@ -193,7 +193,7 @@ func TestGoneMeanwhile(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		s := newSite(t)
 		c := newTerminal(t, s, false, "")
-		c.app.Away = 200 * time.Millisecond // the command line has read by then that it runs
+		c.app.Away = 2 * time.Second // the command line has read by then that it runs
 		args := []string{"run", "-A", "--no-wait-offline", "--", "idle"}
 		if quiet {
 			args = append([]string{"run", "-A", "--no-wait-offline", "-o", "json"}, "--", "idle")
