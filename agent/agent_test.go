@@ -502,6 +502,7 @@ func TestChaos(t *testing.T) {
 			w.line.mu.Lock()
 			w.line.chaos = rand.New(rand.NewPCG(seed, 1))
 			w.line.mu.Unlock()
+			w.coord.see(func() { w.coord.leftMS = 600_000 }) // of leases every 30 s several are lost in a row
 			const orders = 40
 			for n := range byte(orders) {
 				w.coord.order(actionID(n+1), command("sleep", "3s"))
