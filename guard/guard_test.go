@@ -64,7 +64,7 @@ func hold(id string, in time.Duration) Hold {
 func TestKillsAtTheDeadline(t *testing.T) {
 	k := newKiller(2)
 	g := run(t, k)
-	if err := g.Set(Table{[]Hold{hold("late", 200*time.Millisecond), hold("soon", 20*time.Millisecond), hold("longer", 50*time.Millisecond)}}); err != nil {
+	if err := g.Set(Table{[]Hold{hold("late", 1500*time.Millisecond), hold("soon", 20*time.Millisecond), hold("longer", time.Second)}}); err != nil {
 		t.Fatal(err)
 	}
 	later := g.state().Holds
