@@ -26,8 +26,12 @@ type create struct{ *Containers }
 // Admit implements [actions.Handler].
 func (h create) Admit(s *protocol.Spec) error {
 	args := argsOf(s)
-	if _, err := h.creator(&args); err != nil {
+	r, err := h.creator(&args)
+	if err != nil {
 		return err
+	}
+	if args.Class == contract.Unique && r.Kind() != container.KindLXC {
+		return fmt.Errorf("%w: only containers of LXC can be unique; ask for --runtime lxc", actions.CodeUnsupported)
 	}
 	if len(args.Expose) > 0 {
 		if err := ports(h).supported(); err != nil {
