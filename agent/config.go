@@ -86,7 +86,7 @@ type Config struct {
 	Limiter containers.Limiter
 
 	// Leaving reports whether the host is going down, so that nothing is started again;
-	// nil: nobody can say.
+	// nil: it is not known.
 	Leaving func(context.Context) bool
 	// Witness begins to watch the first process of a container, and returns what waits
 	// for its end. nil: of ends, no more is known than that they were.

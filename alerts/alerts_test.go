@@ -142,7 +142,7 @@ func TestAlternates(t *testing.T) {
 	})
 }
 
-// TestNeverFires: a rule about what nobody measures is refused.
+// TestNeverFires: a rule about a quantity that is not measured is refused.
 func TestNeverFires(t *testing.T) {
 	for _, quantity := range []string{"disk=80%", "inodes=80%", "swap=80%", "load=4", "temperature=80"} {
 		for _, target := range []string{"web", "*"} {

@@ -79,7 +79,7 @@ type NetworkPart struct {
 	Network string `json:"network,omitempty"` // the bridge that it belongs to
 	Owner   string `json:"owner,omitempty"`   // name of the container; empty: of the whole network, or foreign
 	Detail  string `json:"detail,omitempty"`  // for people
-	// Orphan tells why it is in nobody's use and may be removed; empty if it is in use.
+	// Orphan tells why the host does not use it and it may be removed; empty if it is in use.
 	Orphan string `json:"orphan,omitempty"`
 }
 

@@ -47,8 +47,9 @@ type RunDirs interface {
 	Sizes() (map[protocol.ActionID]int64, error)
 	// Space tells how much of their file system is free.
 	Space() (space.Space, error)
-	// Remove removes all directories of actions of which nothing lives; none
-	// is no error. It fails for the others, and removes the rest all the same.
+	// Remove removes the directories of the actions whose processes have all ended. A
+	// missing directory is no error. An action with a living process is an error, and the
+	// directories of the other actions go all the same.
 	Remove(actions ...protocol.ActionID) error
 }
 

@@ -65,7 +65,7 @@ type Config struct {
 	// Witness begins to watch the first process of a container, and returns what waits
 	// for its end. nil: of ends, no more is known than that they were.
 	Witness func(pid int) (wait func(context.Context) (queue.End, error), err error)
-	// Leaving reports whether the host is going down; nil: nobody can say. It may wait.
+	// Leaving reports whether the host is going down; nil: it is not known. It may wait.
 	Leaving func(context.Context) bool
 	// Seen tells that containers have changed, or that a runtime was looked at.
 	Seen func()

@@ -23,7 +23,7 @@ type Exposed struct {
 }
 
 // exposer keeps the ports of the host that lead to containers as they are remembered.
-// Whoever applies them has the newest: one at a time, each with what is remembered then.
+// They are applied one at a time, each time as they are remembered then: the newest wins.
 type exposer struct {
 	applying sync.Mutex
 	poke     chan struct{} // asks for it
@@ -94,7 +94,7 @@ func (c ports) exposed() (all []Exposed) {
 	return all
 }
 
-// claimed are the ports of the host that nobody but a container gets.
+// claimed returns the ports of the host that belong to the container, or are about to.
 func claimed(rec *queue.Container) []port.Mapping {
 	return slices.Concat(rec.Settings.Ports, rec.Settings.Opening)
 }

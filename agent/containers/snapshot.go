@@ -32,9 +32,9 @@ func (o *operation) snapshotter() (container.Snapshotter, error) {
 	return nil, o.unsupported("snapshot")
 }
 
-// snap makes a snapshot. Its commit point is the snapshot that has its name. A container
-// that is paused for it says so in its record before it is frozen, so that whoever comes
-// after a crash lets it run again, and no other one that somebody has frozen.
+// snap makes a snapshot. Its commit point is the snapshot that has its name. The record
+// of a container says that the snapshot pauses it, before it is frozen. After a crash the
+// next attempt resumes such a container, and leaves those alone that a person has frozen.
 type snap struct{ needs }
 
 // Begin implements [actions.Handler].
@@ -190,7 +190,7 @@ func (o *operation) dropSnapshot(ctx context.Context) (queue.Change, error) {
 	return queue.Change{}, err
 }
 
-// pruneSnapshots removes the snapshots that nobody wants to keep.
+// pruneSnapshots removes the snapshots beyond the numbers that the order keeps.
 func (o *operation) pruneSnapshots(ctx context.Context) (queue.Change, error) {
 	r, err := o.snapshotter()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hostler-io/hostler/protocol/contract"
 )
 
-// classPinned is the class of a container of which nothing else is said.
+// classPinned is the class of a container whose order names no class.
 const classPinned = "pinned"
 
 // errHeld is that a container must not run now, though its user wants it to.

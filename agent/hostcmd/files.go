@@ -81,7 +81,7 @@ func tree(m *commands.Move, t *files.Tree) *files.Tree {
 // errSkipped tells that not everything was taken.
 var errSkipped = errors.New("not everything was copied")
 
-// ErrChanged tells that whoever pulls has the beginning of another archive.
+// ErrChanged means that the part that was copied before belongs to another archive.
 var ErrChanged = errors.New("the file differs from the part that was copied before")
 
 // ErrAbsent tells that the path to pull does not exist.

@@ -125,7 +125,7 @@ func partOf(r network.Rule, ids map[string]string) api.NetworkPart {
 	return p
 }
 
-// cleanup removes what is in nobody's use, and prints it.
+// cleanup removes the parts of networks that belong to no container, and prints them.
 func (n networks) cleanup(ctx context.Context, w io.Writer) error {
 	ids, _, err := n.containers(ctx)
 	if err != nil {

@@ -206,7 +206,7 @@ type Settings struct {
 	// Start is when it is started.
 	Start contract.Start `json:"start,omitzero"`
 	// Ports are the ports of the host that lead to it, sorted. Opening are those that an
-	// action is about to add: nobody else gets them meanwhile.
+	// action is about to add: no other container gets them meanwhile.
 	Ports   []port.Mapping `json:"ports,omitempty"`
 	Opening []port.Mapping `json:"opening,omitempty"`
 	// Paused is the action for which the container is frozen, and RolledBack the last
