@@ -65,6 +65,8 @@ func guardCommand(logger func(*cobra.Command) *slog.Logger) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&socket, "socket", "", "where the guard listens")
 	cmd.Flags().BoolVar(&follow, "follow", false, "follow another guard, which writes to standard input")
+	cmd.MarkFlagsOneRequired("socket", "follow")
+	cmd.MarkFlagsMutuallyExclusive("socket", "follow")
 	return cmd
 }
 
