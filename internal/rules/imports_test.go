@@ -119,6 +119,8 @@ var allowed = []allowance{
 	{"agent/local", []string{"agent", "agent/commands", "agent/containers", "agent/queue", "agent/relay", "api", "internal/attach", "container", "protocol/...", "internal/prom", "internal/webapi", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"os/exec", "database/sql/..."}, "the agent's HTTP on a unix socket; it asks the agent and decides nothing"},
 	{"guard", []string{"internal/clock", "runner/supervise", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "a process that outlives the agent: it knows deadlines and control groups, and nothing that could hold it up"},
 	{"unique", []string{"protocol"}, effects, "what coordinator, simulator and tests decide alike; time is an argument"},
+	{"fence", []string{"protocol"}, effects, "what is switched off, in which order, and when: decided alike by coordinator, simulator and tests"},
+	{"fence/agents", []string{"fence"}, []string{"net/...", "database/sql/...", "log/..."}, "owns the programs of fence-agents: it runs them, and decides nothing"},
 	{"placement", nil, effects, "where workloads go: hosts and workloads in, a plan out"},
 	{"sim", []string{"placement", "protocol", "unique"}, effects, "plays the code that decides on virtual time"},
 	{"coordinator/workloads", []string{"coordinator/core", "internal/failpoint", "placement", "protocol/...", "unique"}, []string{"os/...", "net/...", "database/sql/..."}, "a room of the coordinator: which host holds a unique workload, and where it goes"},
