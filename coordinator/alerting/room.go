@@ -112,14 +112,14 @@ func (r *Room) take(ctx context.Context) ([]protocol.HostID, error) {
 // offer sends a host the rules that it lacks.
 func (r *Room) offer(ctx context.Context, host protocol.HostID) {
 	var send func()
+	var item *protocol.ControlItem
 	err := r.base.Update(ctx, failpoint.RulesNumbered, func(tx core.Tx) error {
 		send = nil
 		h, err := tx.Hosts.Get(host)
 		if err != nil {
 			return err
 		}
-		item, err := r.Next(tx, h)
-		if err != nil || item == nil {
+		if item, err = r.Next(tx, h); err != nil || item == nil {
 			return err
 		}
 		send, err = r.links.Control(tx, host, *item)
@@ -130,6 +130,7 @@ func (r *Room) offer(ctx context.Context, host protocol.HostID) {
 		return
 	}
 	if send != nil {
+		r.Sent(host, item.Rules)
 		send()
 	}
 }

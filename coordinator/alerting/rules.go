@@ -255,6 +255,13 @@ func (r *Room) Next(tx core.Tx, h core.Host) (*protocol.ControlItem, error) {
 	if r.sent[h.ID] == digest && waiting > 0 {
 		return nil, nil
 	}
-	r.sent[h.ID] = digest
 	return &protocol.ControlItem{Verb: protocol.VerbRules, Rules: &want}, nil
+}
+
+// Sent notes that the rules which Next returned have their number, when that is durable.
+// A transaction may run more than once, so Next itself notes nothing.
+func (r *Room) Sent(host protocol.HostID, rules *protocol.AlertRules) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent[host] = rules.Digest()
 }

@@ -94,8 +94,10 @@ type Policies interface {
 // Rules knows which rules of alerts each host is to have. It is safe for concurrent use.
 type Rules interface {
 	// Next returns what brings a host the rules that it lacks, by the inventory that it
-	// is called with; nil for nothing.
+	// is called with; nil for nothing. Sent follows, once the item has its number
+	// and that is durable.
 	Next(core.Tx, core.Host) (*protocol.ControlItem, error)
+	Sent(protocol.HostID, *protocol.AlertRules)
 }
 
 // Grants knows which unique containers each host may hold. It is safe for concurrent use.

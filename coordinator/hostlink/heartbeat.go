@@ -147,6 +147,7 @@ func (l *link) keepInventory(h *protocol.Heartbeat) {
 	var back string
 	var question []core.Item
 	var asks protocol.Digest
+	var rules *protocol.ControlItem
 	err := c.base.Update(c.base.Ctx, failpoint.InventoryKept, func(tx core.Tx) error {
 		host, err := tx.Hosts.Get(l.host)
 		if err != nil {
@@ -165,7 +166,7 @@ func (l *link) keepInventory(h *protocol.Heartbeat) {
 		}
 		host.Inventory = kept
 		question, asks = nil, protocol.Digest{}
-		rules, err := c.cfg.Rules.Next(tx, host)
+		rules, err = c.cfg.Rules.Next(tx, host)
 		if err == nil && rules != nil {
 			it, failed := c.control(tx, l.host, *rules)
 			question, err = []core.Item{it}, failed
@@ -194,6 +195,9 @@ func (l *link) keepInventory(h *protocol.Heartbeat) {
 	if err != nil {
 		c.base.Log.Error("cannot keep the inventory of a host; the host tells it again", "host", l.host, "err", err)
 		return
+	}
+	if rules != nil {
+		c.cfg.Rules.Sent(l.host, rules.Rules)
 	}
 	l.out.add(protocol.StreamControl, question...)
 	l.beats.stored(h.AsOf, asks)

@@ -13,7 +13,7 @@ import (
 )
 
 // Faults decides at each Update of a [Mem] what goes wrong. The functions are
-// called by one Update at a time; a nil one is one without faults.
+// called by one Update at a time; a nil one is one without faults, except Repeat.
 type Faults struct {
 	// Refuse is asked before the changes are kept: its error is returned, and
 	// nothing was applied. So a disk is when it is full.
@@ -22,7 +22,8 @@ type Faults struct {
 	// everything was applied. So a commit is whose answer got lost.
 	Lose func() error
 	// Repeat is asked before: if true, the function is run once for nothing and
-	// then again, as a database does that retries.
+	// then again, as a database does that retries. If Repeat is nil, every Update
+	// does so: a function that changes memory inside Update then fails its tests.
 	Repeat func() bool
 }
 
@@ -74,7 +75,7 @@ func (m *Mem) ID() protocol.StoreID {
 func (m *Mem) Update(ctx context.Context, fn func(core.Tx) error) error {
 	m.update.Lock()
 	defer m.update.Unlock()
-	if m.faults.Repeat != nil && m.faults.Repeat() {
+	if m.faults.Repeat == nil || m.faults.Repeat() {
 		if _, err := m.try(ctx, fn); err != nil {
 			return err
 		}
