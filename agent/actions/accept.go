@@ -1,9 +1,9 @@
 package actions
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"unicode/utf8"
 
@@ -24,42 +24,27 @@ type Order struct {
 	Refusal protocol.Code
 }
 
-// staged is an action that is decided upon and not durable yet.
-type staged struct {
-	arrival queue.Arrival
-	spec    protocol.Spec
-	entry   laneEntry
-	laned   bool // entry is among the lanes
-}
-
-// staging are actions that become durable together, and begin together as far as
-// they may.
-type staging struct {
-	actions *Actions
-	all     []staged
-}
-
 // Take takes orders in that came one after the other, in as few transactions as
 // can be, and begins what may begin. It returns how many of them, from the first,
 // are durable; the others come again.
 func (a *Actions) Take(orders []Order) (durable int) {
-	s := staging{actions: a}
+	var events []event
 	for i := range orders {
 		o, spec, err := a.judge(&orders[i])
 		if errors.Is(err, queue.ErrDisk) {
 			a.loop.Disk(err)
 			break // nothing of it was taken in
 		}
-		if s.has(o.Action) {
-			if !s.take() {
+		if slices.ContainsFunc(events, func(e event) bool { return e.order.Action == o.Action }) {
+			if !a.take(events) {
 				return durable
 			}
-			durable = i
+			durable, events = i, nil
 		}
-		s.add(orders[i].At, o, spec, err)
+		events = append(events, ask(a, orders[i].At, o, spec, err))
 	}
-	if n := len(s.all); s.take() {
-		durable += n
+	if a.take(events) {
+		durable += len(events)
 	}
 	return durable
 }
@@ -74,9 +59,7 @@ func (a *Actions) TakeNow(order Order) error {
 	if info, _ := protocol.KindOf(spec.Kind); err == nil && info.Lane != protocol.LanePreempt {
 		err = protocol.ErrSpec
 	}
-	s := staging{actions: a}
-	s.add(order.At, o, spec, err)
-	_, err = s.commit()
+	_, err = a.commit(intakeOf(a).decide([]event{ask(a, order.At, o, spec, err)}))
 	return err
 }
 
@@ -108,126 +91,77 @@ func (a *Actions) admit(spec protocol.Spec, err error) (protocol.Spec, error) {
 	return spec, h.Admit(&spec)
 }
 
-func (s *staging) has(id protocol.ActionID) bool {
-	return slices.ContainsFunc(s.all, func(o staged) bool { return o.arrival.Order.Action == id })
-}
-
-// add decides about an action as if those before it were accepted. wrong is why it
-// is refused; nil if it is not. Of an action that is known already nothing begins:
-// the queue finds out.
-func (s *staging) add(at protocol.Position, o queue.Order, spec protocol.Spec, wrong error) {
-	a := s.actions
-	n := staged{spec: spec}
-	if wrong == nil && len(a.jobs)+len(s.all) >= a.maxOpen(&spec) {
-		wrong = fmt.Errorf("%w: %d actions have not ended here; cancel some, or ask again when they have", queue.CodeQueueFull, a.cfg.MaxOpen)
-	}
-	if wrong == nil && a.jobs[o.Action] == nil {
-		wrong = cmp.Or(a.cfg.Rooms.Misnamed(&spec, s.pending), a.roomForSession(o.Action, &spec))
-	}
-	if code, ok := errors.AsType[protocol.Code](wrong); ok {
-		o.Refusal, o.Detail = code, wrong.Error()
-	} else if a.jobs[o.Action] == nil && o.BudgetMS > 0 {
-		n.entry = a.entryOf(o.Action, &spec)
-		n.entry.lacks = a.cfg.Inputs.Lacks(&spec)
-		if a.loop.Degraded() == "" && !a.loop.Stopping() && a.lanes.fits(n.entry) {
-			h := a.cfg.Handlers[spec.Kind]
-			if change, end := h.Prepare(&spec); end == nil {
-				o.Begin = &change
-				i, ok := h.(Instant)
-				o.Done = ok && i.EndsAtOnce()
-				b, ok := h.(Brief)
-				o.Brief = ok && b.MayBeBrief(&spec)
+// intakeOf returns the state in which the next orders are decided upon.
+func intakeOf(a *Actions) intake {
+	return intake{
+		lanes: a.lanes, open: len(a.jobs), maxOpen: a.cfg.MaxOpen, sessions: a.cfg.Sessions, host: a.cfg.Host,
+		begins: a.loop.Degraded() == "" && !a.loop.Stopping(),
+		pending: func(yield func(*protocol.Spec) bool) {
+			for _, j := range a.jobs {
+				if !yield(&j.spec) {
+					return
+				}
 			}
-		}
-		if !o.Done {
-			n.entry.running = o.Begin != nil
-			n.laned = true
-			a.lanes.add(n.entry)
-		}
-	}
-	n.arrival = queue.Arrival{At: at, Order: o}
-	s.all = append(s.all, n)
-}
-
-// pending are the specs of what is accepted and has not ended, or is about to be.
-// They are walked only for a name that is not known: there may be 10,000.
-func (s *staging) pending(yield func(*protocol.Spec) bool) {
-	for _, j := range s.actions.jobs {
-		if !yield(&j.spec) {
-			return
-		}
-	}
-	for i := range s.all {
-		if s.all[i].laned && !yield(&s.all[i].spec) {
-			return
-		}
+		},
 	}
 }
 
-// maxPreempts is how many actions that preempt may be here beyond those that may
-// be open: what has filled the host can be stopped at once, each container that
-// one has.
-const maxPreempts = 1000
-
-// maxOpen is the number of open actions at which an action like this is refused.
-func (a *Actions) maxOpen(s *protocol.Spec) int {
-	if info, _ := protocol.KindOf(s.Kind); info.Lane == protocol.LanePreempt {
-		return a.cfg.MaxOpen + maxPreempts
+// ask asks the other rooms what they have to say of an order. wrong is why it is
+// refused; nil if it is not.
+func ask(a *Actions, at protocol.Position, o queue.Order, spec protocol.Spec, wrong error) event {
+	e := event{at: at, order: o, spec: &spec, wrong: wrong, known: a.jobs[o.Action] != nil}
+	if wrong != nil || e.known {
+		return e
 	}
-	return a.cfg.MaxOpen
+	h := a.cfg.Handlers[spec.Kind]
+	i, ok := h.(Instant)
+	e.atOnce = ok && i.EndsAtOnce()
+	b, ok := h.(Brief)
+	e.brief = ok && b.MayBeBrief(&spec)
+	e.lacks, e.name = a.cfg.Inputs.Lacks(&spec), a.cfg.Rooms.ContainerName(spec.Target)
+	e.misnamed = func(pending iter.Seq[*protocol.Spec]) error { return a.cfg.Rooms.Misnamed(&spec, pending) }
+	e.prepare = func() (queue.Change, *queue.Step) { return h.Prepare(&spec) }
+	return e
 }
 
-// roomForSession refuses a session that could not begin because too many are open:
-// a person waits for it, and would see nothing happen.
-func (a *Actions) roomForSession(id protocol.ActionID, spec *protocol.Spec) error {
-	if !spec.Kind.Interactive() || a.lanes.fits(a.entryOf(id, spec)) {
-		return nil
-	}
-	return fmt.Errorf("%w: %d are open on host %s, as many as it has (sessions.parallel of its agent); end one of them, or wait for its end",
-		protocol.ErrTooManySessions, a.cfg.Sessions, a.cfg.Host)
-}
-
-// take makes durable what was added, and begins what may begin. If the disk does
-// not take it, nothing was received.
-func (s *staging) take() bool {
-	if len(s.all) == 0 {
+// take decides about orders, makes that durable, and begins what may begin. If the disk
+// does not take it, nothing was received.
+func (a *Actions) take(events []event) bool {
+	if len(events) == 0 {
 		return true
 	}
-	_, err := s.commit()
-	return s.actions.loop.Disk(err)
+	_, err := a.commit(intakeOf(a).decide(events))
+	return a.loop.Disk(err)
 }
 
-// commit leaves nothing staged, whether it succeeds or not. An agent that is
-// degraded does not try: what space there may be is for ends.
-func (s *staging) commit() ([]queue.Accepted, error) {
-	a, all := s.actions, s.all
-	s.all = nil
+// commit makes durable what was decided, and then lets it have its effects. An agent that
+// is degraded does not try: what space there may be is for ends.
+func (a *Actions) commit(all []decision) ([]queue.Accepted, error) {
 	arrivals := make([]queue.Arrival, len(all))
-	for i, n := range all {
-		arrivals[i] = n.arrival
+	for i := range all {
+		arrivals[i] = all[i].arrival
 	}
-	var taken []queue.Accepted
 	a.cfg.Rooms.Spare()
-	err := fmt.Errorf("nothing new is accepted: %s: %w", a.loop.Degraded(), queue.ErrDisk)
-	if a.loop.Degraded() == "" {
-		taken, err = a.cfg.Store.AcceptOrders(a.loop.Steps(), arrivals, a.loop.When())
+	if why := a.loop.Degraded(); why != "" {
+		return nil, fmt.Errorf("nothing new is accepted: %s: %w", why, queue.ErrDisk)
 	}
-	for i, n := range all {
-		if n.laned && (err != nil || !taken[i].Fresh || taken[i].Action.State.Final()) {
-			a.lanes.remove(n.entry.id)
-		}
-	}
+	taken, err := a.cfg.Store.AcceptOrders(a.loop.Steps(), arrivals, a.loop.When())
 	if err != nil {
 		return nil, err
 	}
-	for i, n := range all {
-		a.accepted(n, taken[i])
+	for i := range all {
+		if all[i].laned && taken[i].Fresh && !taken[i].Action.State.Final() {
+			a.lanes.add(all[i].lane)
+		}
+	}
+	for i := range all {
+		a.accepted(&all[i], taken[i])
 	}
 	return taken, nil
 }
 
 // accepted goes on with an action that is durable.
-func (a *Actions) accepted(n staged, t queue.Accepted) {
+func (a *Actions) accepted(d *decision, t queue.Accepted) {
 	act := t.Action
 	a.cfg.Rooms.Reported(act.ReportN)
 	if !t.Fresh {
@@ -239,12 +173,12 @@ func (a *Actions) accepted(n staged, t queue.Accepted) {
 		a.ended(&act)
 		return
 	}
-	j := &Job{actions: a, act: act, spec: n.spec}
+	j := &Job{actions: a, act: act, spec: *d.spec}
 	a.jobs[act.ID] = j
 	a.Changed(act.ID)
-	a.cfg.Inputs.Keep(act.ID, &j.spec, n.entry.lacks)
+	a.cfg.Inputs.Keep(act.ID, &j.spec, d.lane.lacks)
 	if act.State == protocol.StateRunning {
-		a.cfg.Rooms.Applied(*n.arrival.Order.Begin)
+		a.cfg.Rooms.Applied(*d.arrival.Order.Begin)
 		a.untold.add(j)
 		j.begin()
 	}
@@ -267,23 +201,23 @@ func (a *Actions) Propose(id protocol.ActionID, b []byte, requester string) (que
 	if err == nil && id.IsZero() {
 		id, err = a.newID(o.CreatedMS)
 	}
-	s := staging{actions: a}
-	if err == nil && a.jobs[id] == nil {
-		err = cmp.Or(a.cfg.Rooms.Misnamed(&spec, s.pending), a.roomForSession(id, &spec))
-	}
-	if err != nil {
-		if errors.Is(err, queue.ErrDisk) {
-			a.loop.Disk(err)
-		}
-		return queue.Action{}, fmt.Errorf("proposing an action: %w", err)
-	}
-	if len(a.jobs) >= a.maxOpen(&spec) && a.jobs[id] == nil {
-		return queue.Action{}, queue.ErrFull
-	}
 	info, _ := protocol.KindOf(spec.Kind)
 	o.Action, o.BudgetMS = id, info.StartTTL.Milliseconds()
-	s.add(protocol.Position{}, o, spec, nil)
-	taken, err := s.commit()
+	var decided []decision
+	if err == nil {
+		decided = intakeOf(a).decide([]event{ask(a, protocol.Position{}, o, spec, nil)})
+		err = decided[0].wrong
+	}
+	switch {
+	case errors.Is(err, queue.CodeQueueFull):
+		return queue.Action{}, queue.ErrFull
+	case errors.Is(err, queue.ErrDisk):
+		a.loop.Disk(err)
+	}
+	if err != nil {
+		return queue.Action{}, fmt.Errorf("proposing an action: %w", err)
+	}
+	taken, err := a.commit(decided)
 	if err != nil {
 		a.loop.Disk(err)
 		return queue.Action{}, err

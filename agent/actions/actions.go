@@ -8,6 +8,7 @@
 // stop that may not wait do to it (preempt.go), and stores what becomes of it, with
 // what its handler wants stored, in one transaction of the queue.
 //
+//	decide.go   what is to become of orders; pure
 //	accept.go   orders become actions, several in one transaction
 //	start.go    actions that wait begin, or expire
 //	end.go      attempts end: the action with them, or another attempt begins

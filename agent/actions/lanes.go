@@ -150,8 +150,13 @@ func (l *lanes) supplied(id protocol.ActionID) {
 
 // fits reports whether the action could begin now if it were added.
 func (l *lanes) fits(e laneEntry) bool {
-	with := lanes{limit: l.limit, hostRuns: l.hostRuns, sessions: l.sessions, entries: append(l.entries, e)}
-	return slices.Contains(with.ready(), e.id)
+	w := l.walk()
+	for i := range l.entries {
+		if o := &l.entries[i]; !o.running && !o.lacks {
+			w.admit(o)
+		}
+	}
+	return !e.lacks && w.admit(&e)
 }
 
 // free reports whether no action holds, or waits for, any of the keys, and none
@@ -166,10 +171,7 @@ func (l *lanes) free(keys ...string) bool {
 // ready returns the actions that may begin now, all together, in the order of
 // acceptance.
 func (l *lanes) ready() []protocol.ActionID {
-	w := walk{held: make(map[string]bool), places: l.limit, hostRuns: l.hostRuns, sessions: l.sessions}
-	for i := range l.entries {
-		w.hold(&l.entries[i])
-	}
+	w := l.walk()
 	var ready []protocol.ActionID
 	for i := range l.entries {
 		if e := &l.entries[i]; !e.running && !e.lacks && w.admit(e) {
@@ -177,6 +179,15 @@ func (l *lanes) ready() []protocol.ActionID {
 		}
 	}
 	return ready
+}
+
+// walk begins a pass over the entries that wait: those that run hold what they have.
+func (l *lanes) walk() walk {
+	w := walk{held: make(map[string]bool), places: l.limit, hostRuns: l.hostRuns, sessions: l.sessions}
+	for i := range l.entries {
+		w.hold(&l.entries[i])
+	}
+	return w
 }
 
 // walk is one pass over the entries, from the oldest to the newest.

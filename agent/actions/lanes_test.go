@@ -3,6 +3,7 @@ package actions
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,14 +19,8 @@ func ct(n byte) protocol.CTID     { return protocol.NewCTID(int64(n), [10]byte{n
 // creation of container 1 as web, r1/db its renaming, d1/web its destruction while
 // it is called web, s1 a stop of it that may not wait, x an exclusive one, h a
 // command of the host, p a ping. A star marks what runs already.
-func parseLane(t *testing.T, l *lanes, n int, s string) laneEntry {
+func parseSpec(t *testing.T, s string) (spec protocol.Spec, name protocol.ContainerName) {
 	t.Helper()
-	var spec protocol.Spec
-	var name protocol.ContainerName
-	running := s[len(s)-1] == '*'
-	if running {
-		s = s[:len(s)-1]
-	}
 	switch s[0] {
 	case 'c':
 		spec = protocol.Spec{Kind: protocol.KindStop, Target: ct(s[1])}
@@ -49,6 +44,13 @@ func parseLane(t *testing.T, l *lanes, n int, s string) laneEntry {
 	default:
 		t.Fatalf("lane %q", s)
 	}
+	return spec, name
+}
+
+func parseLane(t *testing.T, l *lanes, n int, s string) laneEntry {
+	t.Helper()
+	s, running := strings.CutSuffix(s, "*")
+	spec, name := parseSpec(t, s)
 	e := l.naming(l.strict(laneOf(id(byte(n)), &spec)), &spec, name)
 	e.running = running
 	return e
