@@ -24,6 +24,8 @@ func (k *kernel) Supported() []limit.Resource {
 	return []limit.Resource{limit.CPU, limit.Memory}
 }
 
+func (k *kernel) Files(limit.Limits) ([]container.GroupFile, error) { return nil, nil }
+
 func (k *kernel) Limit(init int, l limit.Limits, force bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -122,6 +122,21 @@ type Freezer interface {
 	Unfreeze(ctx context.Context, name string) (Info, error)
 }
 
+// Starter is a runtime that can start a container within limits.
+type Starter interface {
+	// StartLimited is Start, but that these files of the container's control groups are
+	// written before its first process begins. One that runs already is left as it is.
+	StartLimited(ctx context.Context, name string, files []GroupFile) (Info, error)
+}
+
+// GroupFile is what is written into a file of a control group. A file may be written
+// several times.
+type GroupFile struct {
+	Name, Value string
+	// V2 tells that the file is one of the second version of control groups.
+	V2 bool `json:",omitzero"`
+}
+
 // Logger is a runtime that keeps what its containers print.
 type Logger interface {
 	// Log copies what a container has printed to stdout and stderr, of which the

@@ -122,6 +122,7 @@ var (
 	_ container.Rehoster = (*Runtime)(nil)
 	_ container.Cloner   = (*Runtime)(nil)
 	_ container.Freezer  = (*Runtime)(nil)
+	_ container.Starter  = (*Runtime)(nil)
 	_ container.Logger   = (*Runtime)(nil)
 	_ container.Watcher  = (*Runtime)(nil)
 	_ container.Busy     = (*Runtime)(nil)
@@ -182,7 +183,12 @@ func (r *Runtime) Inspect(ctx context.Context, name string) (container.Info, err
 
 // Start implements container.Runtime.
 func (r *Runtime) Start(ctx context.Context, name string) (container.Info, error) {
-	a, err := r.call(ctx, wire.OpStart, r.cfg.Deadlines.Start, wire.Request{Name: name})
+	return r.StartLimited(ctx, name, nil)
+}
+
+// StartLimited implements container.Starter.
+func (r *Runtime) StartLimited(ctx context.Context, name string, files []container.GroupFile) (container.Info, error) {
+	a, err := r.call(ctx, wire.OpStart, r.cfg.Deadlines.Start, wire.Request{Name: name, Groups: files})
 	return after(a), err
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/cgroup"
 )
 
 // Config says where things are and how long they may take.
@@ -56,6 +57,7 @@ var (
 	_ container.Renamer = (*Runtime)(nil)
 	_ container.Cloner  = (*Runtime)(nil)
 	_ container.Freezer = (*Runtime)(nil)
+	_ container.Starter = (*Runtime)(nil)
 	_ container.Logger  = (*Runtime)(nil)
 	_ container.Watcher = (*Runtime)(nil)
 )
@@ -154,6 +156,11 @@ func (r *Runtime) Inspect(ctx context.Context, name string) (info container.Info
 // Start implements container.Runtime. A container whose first process ends at once
 // does not run, and the error has its last lines.
 func (r *Runtime) Start(ctx context.Context, name string) (info container.Info, err error) {
+	return r.StartLimited(ctx, name, nil)
+}
+
+// StartLimited implements container.Starter.
+func (r *Runtime) StartLimited(ctx context.Context, name string, files []container.GroupFile) (info container.Info, err error) {
 	err = r.change(ctx, "start", name, r.cfg.Query, func(ctx context.Context) error {
 		d, err := r.inspect(ctx, name)
 		if err != nil {
@@ -166,7 +173,7 @@ func (r *Runtime) Start(ctx context.Context, name string) (info container.Info, 
 		case container.StateFrozen:
 			err = r.post(ctx, d.ID, "unpause", nil)
 		default:
-			err = r.start(ctx, d)
+			err = r.start(ctx, d, files)
 		}
 		if err != nil {
 			return err
@@ -185,14 +192,14 @@ func (r *Runtime) Start(ctx context.Context, name string) (info container.Info, 
 	return info, nil
 }
 
-// start starts a container that is stopped, with its interface.
-func (r *Runtime) start(ctx context.Context, d details) error {
+// start starts a container that is stopped, with its interface and its limits.
+func (r *Runtime) start(ctx context.Context, d details, files []container.GroupFile) error {
 	n := d.network()
-	if n.IsZero() {
+	if n.IsZero() && len(files) == 0 {
 		return r.post(ctx, d.ID, "start", nil)
 	}
 	for tries := 1; ; tries++ {
-		done, err := r.startConnected(ctx, d, n)
+		done, err := r.startPrepared(ctx, d, n, files)
 		if done || ctx.Err() != nil || tries == startTries {
 			return err
 		}
@@ -207,8 +214,8 @@ func (r *Runtime) start(ctx context.Context, d details) error {
 // start has prepared.
 const startTries = 20
 
-// startConnected makes one try. done tells that another would do no better.
-func (r *Runtime) startConnected(ctx context.Context, d details, n container.Network) (done bool, err error) {
+// startPrepared makes one try. done tells that another would do no better.
+func (r *Runtime) startPrepared(ctx context.Context, d details, n container.Network, files []container.GroupFile) (done bool, err error) {
 	if d.State.Status != statusInitialized {
 		if err := r.post(ctx, d.ID, "init", nil); err != nil {
 			return !errors.Is(err, container.ErrBusy), err
@@ -221,7 +228,11 @@ func (r *Runtime) startConnected(ctx context.Context, d details, n container.Net
 	if up.State.Status != statusInitialized || up.State.PID == 0 {
 		return false, fmt.Errorf("it is %s and should be %s", up.State.Status, statusInitialized)
 	}
-	if err := connect(d.ctid(), n, up.State.PID); err != nil {
+	err = cgroup.Write(up.State.PID, files)
+	if err == nil && !n.IsZero() {
+		err = connect(d.ctid(), n, up.State.PID)
+	}
+	if err != nil {
 		now, look := r.inspect(ctx, d.ID)
 		return look == nil && now.State.Status == statusInitialized && now.State.PID == up.State.PID && syscall.Kill(up.State.PID, 0) == nil, err
 	}

@@ -16,7 +16,7 @@ func kindLimit() KindInfo {
 // LimitArgs are the arguments of a change of limits.
 type LimitArgs struct {
 	_     struct{} `required:"set"`
-	Set   []string `json:"set,omitempty" example:"[\"cpu=150%\",\"memory=256MiB\"]" doc:"Limits, each RESOURCE=VALUE: cpu (percent of one processor), memory (bytes with a unit), pids (a number), cpuset (processors). none takes a limit away. Others stay as they are."`
+	Set   []string `json:"set,omitempty" example:"[\"cpu=150%\",\"memory=256MiB\"]" doc:"Limits, each RESOURCE=VALUE: cpu (percent of one processor), memory (bytes with a unit), pids (a number), cpuset (processors), net (bits in a second with a unit, in each direction), io (bytes in a second with a unit, in each direction and at each disk). none takes a limit away. Others stay as they are."`
 	Force bool     `json:"force,omitzero" doc:"Also below what it uses now."`
 }
 

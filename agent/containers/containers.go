@@ -76,6 +76,9 @@ type Config struct {
 type Limiter interface {
 	// Supported are the resources that can be limited on this host, sorted.
 	Supported() []limit.Resource
+	// Files are how control groups of a container that is about to be started are to be
+	// written. What they do not keep is left out.
+	Files(limits limit.Limits) ([]container.GroupFile, error)
 	// Limit limits the container of a first process from now on. Unless force, a limit
 	// below what it uses now is an error, and then nothing is changed.
 	Limit(init int, limits limit.Limits, force bool) error

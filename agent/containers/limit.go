@@ -7,6 +7,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/limit"
 )
@@ -71,8 +72,21 @@ func (o *operation) limitTo(ctx context.Context, set limit.Limits, force bool) (
 	return keep(o.rec), nil
 }
 
-// limited has a container that runs keep its limits. A first process begins without
-// them, whoever has started it.
+// startLimited has the runtime start the container, whose first process begins within its
+// limits, as far as the runtime can do that.
+func (o *operation) startLimited(ctx context.Context) (container.Info, error) {
+	starter, can := o.runtime.(container.Starter)
+	if !can || o.cfg.Limiter == nil || len(o.rec.Settings.Limits) == 0 {
+		return o.runtime.Start(ctx, string(o.rec.Name))
+	}
+	files, err := o.cfg.Limiter.Files(o.rec.Settings.Limits)
+	if err != nil {
+		return container.Info{}, fmt.Errorf("its limits: %w", err)
+	}
+	return starter.StartLimited(ctx, string(o.rec.Name), files)
+}
+
+// limited has a container that runs keep its limits, whichever program has started it.
 func (o *operation) limited(init int) error {
 	if o.cfg.Limiter == nil || init == 0 || len(o.rec.Settings.Limits) == 0 {
 		return nil

@@ -44,7 +44,7 @@ func (o *operation) start(ctx context.Context) (err error) {
 			return fmt.Errorf("preparing the network: %w", err)
 		}
 	}
-	if o.seen, err = o.runtime.Start(ctx, string(o.rec.Name)); err != nil {
+	if o.seen, err = o.startLimited(ctx); err != nil {
 		return err
 	}
 	if err := o.limited(o.seen.InitPID); err != nil {

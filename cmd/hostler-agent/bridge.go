@@ -58,12 +58,25 @@ func (b *bridge) Apply(_ context.Context, all []containers.Exposed) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.exposed = all
+	sweepShapers()
 	if len(all) > 0 {
 		if err := b.ensure(); err != nil {
 			return err
 		}
 	}
 	return b.apply()
+}
+
+// sweepShapers removes the devices of limits that containers have left which ended. One
+// that cannot be removed harms nothing, and is tried again.
+func sweepShapers() {
+	gone, err := network.Shapers()
+	if err != nil {
+		return
+	}
+	for _, name := range gone {
+		_ = network.RemoveShaper(name)
+	}
 }
 
 func (b *bridge) apply() error {

@@ -18,10 +18,10 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/buildinfo"
-	"github.com/hostler-io/hostler/internal/cgroup"
 	"github.com/hostler-io/hostler/network"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/runner/supervise"
 )
 
@@ -127,7 +127,7 @@ func instanceType() string {
 }
 
 // features are words for what this host can do.
-func features(runtimes []container.Runtime) []string {
+func features(runtimes []container.Runtime, limits []limit.Resource) []string {
 	var words []string
 	for _, r := range runtimes {
 		words = append(words, string(r.Kind()))
@@ -135,7 +135,7 @@ func features(runtimes []container.Runtime) []string {
 			words = append(words, string(r.Kind())+"."+can)
 		}
 	}
-	for _, r := range cgroup.Supported() {
+	for _, r := range limits {
 		words = append(words, "limit."+string(r))
 	}
 	for line := range strings.Lines(text("/proc/mounts")) {

@@ -24,7 +24,6 @@ import (
 	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/buildinfo"
-	"github.com/hostler-io/hostler/internal/cgroup"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/settings"
@@ -127,9 +126,11 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	if err != nil {
 		return err
 	}
+	limits, missing := newLimiter()
+	unsupported = append(unsupported, missing...)
 	cfg := agent.Config{
 		Host: host, Fleet: noFleet(), FleetName: "none", Queue: q, Runtimes: runtimes,
-		Boot: boot, Features: features(runtimes), BootMS: clock.BootMS, Now: clock.Now, Rand: rand.Reader, Log: log,
+		Boot: boot, Features: features(runtimes, limits.supported), BootMS: clock.BootMS, Now: clock.Now, Rand: rand.Reader, Log: log,
 		HostRuns: c.Commands.Parallel, Lanes: c.Commands.Lanes, Sessions: c.Sessions.Parallel,
 		RecordSessions: c.Sessions.Record, RecordBytes: int64(c.Sessions.RecordMiB) << 20, RecordOrEnd: c.Sessions.Unrecorded == unrecordedEnd,
 		OutputTotal: int64(c.Commands.OutputMiB) << 20, OutputAge: time.Duration(c.Commands.OutputDays) * 24 * time.Hour,
@@ -159,7 +160,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	}
 	defer func() { err = errors.Join(err, prober.Close()) }()
 	cfg.Probe = prober.Probe
-	cfg.Witness, cfg.Leaving, cfg.Limiter, cfg.Backups = watchEnd, leaving(systemdRuns), limiter{cgroup.Supported()}, backups{s}
+	cfg.Witness, cfg.Leaving, cfg.Limiter, cfg.Backups = watchEnd, leaving(systemdRuns), limits, backups{s}
 	if c.Network.Bridge != "" {
 		if cfg.Network, err = newBridge(c.Network, s); err != nil {
 			return err

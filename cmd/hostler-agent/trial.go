@@ -78,6 +78,7 @@ func speak(ctx context.Context, c config, log *slog.Logger) (err error) {
 		return err
 	}
 	closeRuntimes(runtimes)
+	limits, _ := newLimiter()
 	at, err := now()
 	if err != nil {
 		return err
@@ -85,7 +86,7 @@ func speak(ctx context.Context, c config, log *slog.Logger) (err error) {
 	ring := m.keys.Chain().Ring()
 	cfg := trial.Config{
 		Host: &wire.Host{ID: record.Host, Fleet: ring.Fleet, FleetName: ring.Name, Signer: id, Trust: m},
-		Link: l, Queue: q, Now: at, Boot: at.Boot, Features: features(runtimes), Log: log,
+		Link: l, Queue: q, Now: at, Boot: at.Boot, Features: features(runtimes, limits.supported), Log: log,
 	}
 	var inst protocol.Nonce
 	if _, err := rand.Read(inst[:]); err != nil {

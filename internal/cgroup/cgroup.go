@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/runner/rundir"
 	"github.com/hostler-io/hostler/runner/supervise"
@@ -81,24 +84,35 @@ func Payload(init int) (string, error) {
 // Supported are the resources that can be limited on this machine, sorted: those whose
 // controllers are there.
 func Supported() (all []limit.Resource) {
+	there := make(map[string]bool)
+	for c := range controllers() {
+		there[c] = true
+	}
+	for _, r := range []limit.Resource{limit.CPU, limit.CPUSet, limit.IO, limit.Memory, limit.PIDs} {
+		if there[string(r)] || there[files[r].controller] {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// controllers are those of this machine, and whether each is one of version 2.
+func controllers() map[string]bool {
 	dirs, err := supervise.Cgroups("1")
 	if err != nil {
 		return nil
 	}
-	there := make(map[string]bool)
-	for controllers, dir := range dirs {
-		for c := range strings.SplitSeq(controllers, ",") {
-			there[c] = true
-		}
-		if controllers == "" {
-			for c := range strings.FieldsSeq(read(filepath.Join(dir, "cgroup.controllers"))) {
-				there[c] = true
+	all := make(map[string]bool)
+	for names, dir := range dirs {
+		for c := range strings.SplitSeq(names, ",") {
+			if c != "" {
+				all[c] = false
 			}
 		}
-	}
-	for _, r := range []limit.Resource{limit.CPU, limit.CPUSet, limit.Memory, limit.PIDs} {
-		if there[string(r)] {
-			all = append(all, r)
+		if names == "" {
+			for c := range strings.FieldsSeq(read(filepath.Join(dir, "cgroup.controllers"))) {
+				all[c] = true
+			}
 		}
 	}
 	return all
@@ -115,6 +129,7 @@ var files = map[limit.Resource]file{
 	limit.Memory: {"memory", "memory.limit_in_bytes", "memory.max"},
 	limit.PIDs:   {"pids", "pids.max", "pids.max"},
 	limit.CPUSet: {"cpuset", "cpuset.cpus", "cpuset.cpus"},
+	limit.IO:     {"blkio", readBytes, "io.max"},
 }
 
 // path is the file that limits a resource, and whether it is of version 2, which comes
@@ -160,44 +175,149 @@ func (g Group) set(r limit.Resource, value string) error {
 	if err != nil {
 		return err
 	}
+	if r == limit.CPUSet && value == limit.None && !v2 {
+		value = read(filepath.Join(filepath.Dir(filepath.Dir(path)), "cpuset.cpus"))
+	}
+	all, err := lines(r, value, v2)
+	if err != nil {
+		return err
+	}
+	for _, l := range all {
+		if err := write(filepath.Join(filepath.Dir(path), l.Name), l.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Files of input and output of version 1, which limit each direction on its own.
+const (
+	readBytes  = "blkio.throttle.read_bps_device"
+	writeBytes = "blkio.throttle.write_bps_device"
+)
+
+// lines is how a limit is written, in this order.
+func lines(r limit.Resource, value string, v2 bool) (all []container.GroupFile, err error) {
 	free := value == limit.None
 	n := int64(0)
 	if !free && r != limit.CPUSet {
 		if n, err = limit.Number(r, value); err != nil {
-			return err
+			return nil, err
 		}
 	}
+	with := func(name, value string) { all = append(all, container.GroupFile{Name: name, Value: value, V2: v2}) }
+	number := strconv.FormatInt(n, 10)
 	switch r {
 	case limit.CPU:
 		quota := strconv.FormatInt(n*period/100, 10)
 		switch {
 		case v2 && free:
-			value = "max " + strconv.Itoa(period)
+			with("cpu.max", "max "+strconv.Itoa(period))
 		case v2:
-			value = quota + " " + strconv.Itoa(period)
+			with("cpu.max", quota+" "+strconv.Itoa(period))
 		case free:
-			value = "-1"
+			with("cpu.cfs_quota_us", "-1")
 		default:
-			value = quota
-			if err := write(filepath.Join(filepath.Dir(path), "cpu.cfs_period_us"), strconv.Itoa(period)); err != nil {
-				return err
-			}
+			with("cpu.cfs_period_us", strconv.Itoa(period))
+			with("cpu.cfs_quota_us", quota)
 		}
 	case limit.CPUSet:
-		if free && v2 {
+		if free {
 			value = "\n"
-		} else if free {
-			value = read(filepath.Join(filepath.Dir(filepath.Dir(path)), "cpuset.cpus"))
+		}
+		with("cpuset.cpus", value)
+	case limit.IO:
+		if free && v2 {
+			number = "max"
+		}
+		for _, d := range disks() {
+			if v2 {
+				with("io.max", d+" rbps="+number+" wbps="+number)
+				continue
+			}
+			with(readBytes, d+" "+number) // 0 is none
+			with(writeBytes, d+" "+number)
 		}
 	default:
-		value = strconv.FormatInt(n, 10)
 		if free && (v2 || r == limit.PIDs) {
-			value = "max"
+			number = "max"
 		} else if free {
-			value = "-1"
+			number = "-1"
+		}
+		if f := files[r]; v2 {
+			with(f.v2, number)
+		} else {
+			with(f.name, number)
 		}
 	}
-	return write(path, value)
+	return all, nil
+}
+
+// Files are how the control groups of a container that is about to be started are to be
+// written, for limits that these can keep. The others are left out.
+func Files(limits limit.Limits) (all []container.GroupFile, err error) {
+	there := controllers()
+	for _, r := range slices.Sorted(maps.Keys(limits)) {
+		f, known := files[r]
+		if !known {
+			continue
+		}
+		v2, ok := there[f.controller]
+		if !ok {
+			v2, ok = there[string(r)]
+		}
+		if !ok {
+			return nil, fmt.Errorf("%w: %s cannot be limited on this machine", ErrUnsupported, r)
+		}
+		some, err := lines(r, limits[r], v2)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// Write writes files of the group of a process that is to be a container's first one.
+func Write(init int, all []container.GroupFile) error {
+	if len(all) == 0 {
+		return nil
+	}
+	g, err := Of(init)
+	if err != nil {
+		return err
+	}
+	for _, f := range all {
+		controller, _, _ := strings.Cut(f.Name, ".")
+		if f.V2 {
+			controller = ""
+		}
+		dir := g.dirs[controller]
+		if dir == "" {
+			return fmt.Errorf("%w: the container has no control group for %s", ErrUnsupported, f.Name)
+		}
+		if err := write(filepath.Join(dir, f.Name), f.Value); err != nil {
+			return fmt.Errorf("write %q into %s: %w", f.Value, f.Name, err)
+		}
+	}
+	return nil
+}
+
+// disks are the numbers of the host's disks, as 8:0. Devices that are made of files or of
+// memory are none: what is stored in files goes to the disk below.
+func disks() (all []string) {
+	found, err := filepath.Glob("/sys/block/*/dev")
+	if err != nil {
+		return nil
+	}
+	for _, path := range found {
+		dir := filepath.Dir(path)
+		virtual := slices.ContainsFunc([]string{"loop", "ram", "zram"}, func(kind string) bool { return strings.HasPrefix(filepath.Base(dir), kind) })
+		if size := read(filepath.Join(dir, "size")); !virtual && size != "" && size != "0" {
+			all = append(all, read(path))
+		}
+	}
+	return all
 }
 
 // write writes what the kernel takes as a whole or not at all. It creates nothing.
@@ -250,6 +370,8 @@ func effective(r limit.Resource, text string, v2 bool, v1period string) string {
 	switch r {
 	case limit.CPUSet:
 		return text
+	case limit.IO:
+		return slowest(text)
 	case limit.CPU:
 		quota, p, _ := strings.Cut(text, " ")
 		if !v2 {
@@ -270,6 +392,23 @@ func effective(r limit.Resource, text string, v2 bool, v1period string) string {
 		return bytes(n)
 	}
 	return strconv.FormatInt(n, 10)
+}
+
+// slowest is the lowest rate of bytes that a file has for any disk; empty is none.
+func slowest(text string) string {
+	least := int64(0)
+	for line := range strings.Lines(text) {
+		for i, word := range strings.Fields(line) {
+			n, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimPrefix(word, "rbps="), "wbps="), 10, 64)
+			if i > 0 && err == nil && n > 0 && (least == 0 || n < least) {
+				least = n
+			}
+		}
+	}
+	if least == 0 {
+		return ""
+	}
+	return bytes(least)
 }
 
 // bytes writes an amount of memory in the largest unit of which it is a whole number.

@@ -33,26 +33,27 @@ var machines = map[string]struct {
 	cpu         string // the file of the limit
 }{
 	"version 1": {
-		map[string]string{"cpu": "cpu/c", "memory": "memory/c", "pids": "pids/c", "cpuset": "cpuset/c"},
+		map[string]string{"cpu": "cpu/c", "memory": "memory/c", "pids": "pids/c", "cpuset": "cpuset/c", "blkio": "blkio/c"},
 		map[string]string{
 			"cpu/c/cpu.cfs_quota_us": "-1", "cpu/c/cpu.cfs_period_us": "50000", "memory/c/memory.limit_in_bytes": "9223372036854771712",
 			"memory/c/memory.usage_in_bytes": "30000000", "memory/c/memory.stat": "total_inactive_file 10000000\n",
 			"pids/c/pids.max": "max", "pids/c/pids.current": "5", "cpuset/c/cpuset.cpus": "0-1", "cpuset/cpuset.cpus": "0-1",
+			"blkio/c/" + readBytes: "", "blkio/c/" + writeBytes: "",
 		}, "cpu/c/cpu.cfs_quota_us",
 	},
 	"version 2": {
 		map[string]string{"": "c"},
 		map[string]string{
 			"c/cpu.max": "max 100000", "c/memory.max": "max", "c/memory.current": "30000000", "c/memory.stat": "inactive_file 10000000\n",
-			"c/pids.max": "max", "c/pids.current": "5", "c/cpuset.cpus": "",
+			"c/pids.max": "max", "c/pids.current": "5", "c/cpuset.cpus": "", "c/io.max": "",
 		}, "c/cpu.max",
 	},
 	"hybrid": {
-		map[string]string{"": "unified/c", "cpu": "cpu/c", "memory": "memory/c", "pids": "pids/c", "cpuset": "cpuset/c"},
+		map[string]string{"": "unified/c", "cpu": "cpu/c", "memory": "memory/c", "pids": "pids/c", "cpuset": "cpuset/c", "blkio": "blkio/c"},
 		map[string]string{
 			"unified/c/cpu.max": "max 100000", "memory/c/memory.limit_in_bytes": "9223372036854771712", "memory/c/memory.usage_in_bytes": "30000000",
 			"memory/c/memory.stat": "total_inactive_file 10000000\n", "pids/c/pids.max": "max", "pids/c/pids.current": "5",
-			"cpuset/c/cpuset.cpus": "0-1", "cpuset/cpuset.cpus": "0-1",
+			"cpuset/c/cpuset.cpus": "0-1", "cpuset/cpuset.cpus": "0-1", "blkio/c/" + readBytes: "", "blkio/c/" + writeBytes: "",
 		}, "unified/c/cpu.max",
 	},
 }
@@ -65,7 +66,7 @@ func TestLimits(t *testing.T) {
 			if err != nil || free["cpu"] != "" || free["memory"] != "" || free["pids"] != "" {
 				t.Errorf("without limits: %v, %v", free, err)
 			}
-			want := limit.Limits{"cpu": "150%", "memory": "256MiB", "pids": "200", "cpuset": "0"}
+			want := limit.Limits{"cpu": "150%", "memory": "256MiB", "pids": "200", "cpuset": "0", "io": "2MiB"}
 			if err := g.Limit(want, false); err != nil {
 				t.Fatal(err)
 			}

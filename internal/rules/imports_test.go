@@ -64,7 +64,7 @@ var allowed = []allowance{
 	{"internal/warnings", []string{"protocol"}, effects, "what alerts mean and what to do about them: a table that hosts and the command line read"},
 	{"internal/throttle", nil, effects, "both sides write one line a second about refused messages; it counts, and the log is the caller's"},
 	{"internal/lobby", nil, []string{"os/...", "net/http/...", "database/sql/...", "log/..."}, "the places of strangers are counted over all listeners of a program; it knows connections, and nothing of what is said on them"},
-	{"internal/cgroup", []string{"protocol/limit", "runner/rundir", "runner/supervise"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "limits of containers in the files of the kernel, whatever the runtime"},
+	{"internal/cgroup", []string{"container", "protocol/limit", "runner/rundir", "runner/supervise"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "limits of containers in the files of the kernel, whatever the runtime"},
 	{"internal/witness", []string{"golang.org/x/sys/..."}, append([]string{"os/exec"}, small...), "how processes end that are not our children; it knows the kernel, and nothing of containers"},
 	{"internal/space", []string{"golang.org/x/sys/..."}, append([]string{"os/exec"}, small...), "how full the disk may become by both sides and the supervisors; it knows sizes, and nothing of what takes them"},
 	{"internal/spread", []string{"golang.org/x/sys/..."}, append([]string{"os/exec"}, small...), "one wish to the file systems of both sides: it knows directories, and nothing of what is in them"},
@@ -97,7 +97,7 @@ var allowed = []allowance{
 	{"snapshot", []string{"container", "internal/failpoint", "internal/tree", "runner/rundir", "golang.org/x/sys/..."}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "earlier states of a tree; it knows no runtime"},
 	{"image/imagetest", nil, nil, "images for tests, also such as no tool would make"},
 	{"lxc", []string{"internal/clock", "internal/failpoint", "container", "lxc/internal/wire", "runner/...", "snapshot", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "a runtime that runs the helper program; liblxc is never in its address space"},
-	{"podman", []string{"image/rootfs", "internal/tree", "container", "network", "runner/rundir", "runner/supervise", "snapshot", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "a runtime behind a socket, and the supervisor of its commands"},
+	{"podman", []string{"image/rootfs", "internal/cgroup", "internal/tree", "container", "network", "runner/rundir", "runner/supervise", "snapshot", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "a runtime behind a socket, and the supervisor of its commands"},
 	{"lxc/internal/wire", []string{"container"}, []string{"os/...", "net/http/...", "database/sql/..."}, "what lxc and its helper say to each other"},
 	{"lxc/helper", []string{"internal/tree", "internal/failpoint", "container", "image/rootfs", "lxc/internal/wire", "runner/...", "snapshot", "github.com/lxc/go-lxc", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the cgo side: it lives for one operation"},
 

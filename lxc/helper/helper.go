@@ -122,7 +122,7 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 	case wire.OpUnfreeze:
 		return h.seenAfter(req.Name, freezing{h}.thaw(req.Name))
 	case wire.OpStart:
-		return h.seenAfter(req.Name, h.startContainer(req.Name))
+		return h.seenAfter(req.Name, h.startContainer(req.Name, req.Groups))
 	case wire.OpStop:
 		return h.seenAfter(req.Name, h.stopContainer(req.Name, req.Grace))
 	}

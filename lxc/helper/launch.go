@@ -9,14 +9,17 @@ package helper
 
 // start_command starts a container with a command of its own. The configuration can
 // only hold one whose words have no blanks: liblxc splits it at each of them.
-static int start_command(const char *name, const char *path, const char *log, char **argv) {
+// settings are pairs of a key and a value.
+static int start_command(const char *name, const char *path, char **settings, char **argv) {
 	struct lxc_container *c = lxc_container_new(name, path);
 	int ok;
 
 	if (!c)
 		return 0;
-	ok = c->want_close_all_fds(c, true) && c->set_config_item(c, "lxc.log.file", log) &&
-	     c->set_config_item(c, "lxc.log.level", "ERROR") && c->start(c, 0, argv);
+	ok = c->want_close_all_fds(c, true);
+	for (; ok && *settings; settings += 2)
+		ok = c->set_config_item(c, settings[0], settings[1]);
+	ok = ok && c->start(c, 0, argv);
 	lxc_container_put(c);
 	return ok;
 }
@@ -29,7 +32,7 @@ import (
 )
 
 // startCommand starts the container of that name and path with a command.
-func startCommand(name, path, log string, argv []string) error {
+func startCommand(name, path string, settings []setting, argv []string) error {
 	var all []unsafe.Pointer
 	text := func(s string) *C.char {
 		p := C.CString(s)
@@ -42,12 +45,19 @@ func startCommand(name, path, log string, argv []string) error {
 		}
 	}()
 	size := unsafe.Sizeof((*C.char)(nil))
-	list := C.calloc(C.size_t(len(argv)+1), C.size_t(size)) // ends with NULL
-	all = append(all, list)
-	for i, a := range argv {
-		*(**C.char)(unsafe.Add(list, uintptr(i)*size)) = text(a)
+	texts := func(words []string) **C.char {
+		list := C.calloc(C.size_t(len(words)+1), C.size_t(size)) // ends with NULL
+		all = append(all, list)
+		for i, w := range words {
+			*(**C.char)(unsafe.Add(list, uintptr(i)*size)) = text(w)
+		}
+		return (**C.char)(list)
 	}
-	if C.start_command(text(name), text(path), text(log), (**C.char)(list)) == 0 {
+	var pairs []string
+	for _, s := range settings {
+		pairs = append(pairs, s.key, s.value)
+	}
+	if C.start_command(text(name), text(path), texts(pairs), texts(argv)) == 0 {
 		return errors.New("starting the container failed")
 	}
 	return nil

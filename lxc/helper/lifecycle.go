@@ -22,7 +22,7 @@ const logFile = "lxc.log"
 // maxLogTail is how much of the log an error message carries.
 const maxLogTail = 1 << 10
 
-func (h *host) startContainer(name string) error {
+func (h *host) startContainer(name string, groups []container.GroupFile) error {
 	t, err := h.acquireReady(name)
 	if err != nil {
 		return err
@@ -49,15 +49,15 @@ func (h *host) startContainer(name string) error {
 			return fmt.Errorf("%w: it does not finish stopping", container.ErrBusy)
 		}
 	}
-	return h.launch(c, t.record.Argv)
+	return h.launch(c, t.record.Argv, groupSettings(groups))
 }
 
 // launch starts a stopped container. liblxc moves the caller into the monitor's
 // cgroup while it starts it. We leave it before the lock is given back, and a
 // start that failed ends when its monitor has, so that no cgroup outlives the
 // operation. argv is the command of the image that it was made from; nil is what its
-// configuration says.
-func (h *host) launch(c *golxc.Container, argv []string) error {
+// configuration says. The limits hold for this start alone.
+func (h *host) launch(c *golxc.Container, argv []string, limits []setting) error {
 	home, err := findHome()
 	if err != nil {
 		return err
@@ -82,8 +82,8 @@ func (h *host) launch(c *golxc.Container, argv []string) error {
 	sweep(c.Name(), time.Now())
 	failpoint.Before(failpoint.ContainerStarted)
 	if len(argv) > 0 {
-		err = startCommand(c.Name(), h.path, log, argv)
-	} else {
+		err = startCommand(c.Name(), h.path, append(limits, setting{"lxc.log.file", log}, setting{"lxc.log.level", "ERROR"}), argv)
+	} else if err = apply(c, limits); err == nil {
 		err = c.Start()
 	}
 	failpoint.After(failpoint.ContainerStarted)
@@ -94,6 +94,19 @@ func (h *host) launch(c *golxc.Container, argv []string) error {
 		return fmt.Errorf("%w%s", err, logTail(log))
 	}
 	return nil
+}
+
+// groupSettings are the settings that have liblxc write files of control groups before the
+// first process of a container begins.
+func groupSettings(files []container.GroupFile) (all []setting) {
+	for _, f := range files {
+		family := "lxc.cgroup."
+		if f.V2 {
+			family = "lxc.cgroup2."
+		}
+		all = append(all, setting{family + f.Name, f.Value})
+	}
+	return all
 }
 
 // logTail returns the end of liblxc's log for an error message.

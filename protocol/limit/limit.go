@@ -33,7 +33,9 @@ const None = "none"
 
 // Limits are what a container may use at most, by resource, in their one way of writing:
 // cpu in percent of one processor ("150%"), memory in bytes with a unit ("256MiB"), pids
-// as a number, cpuset as processors ("0-1,4"). [None] takes a limit away.
+// as a number, cpuset as processors ("0-1,4"), net in bits in a second in each direction
+// ("10Mbit"), io in bytes in a second in each direction and at each disk ("10MiB"). [None]
+// takes a limit away.
 type Limits map[Resource]string
 
 // A resource is limited by exactly one form of value, which is said to whoever writes
@@ -105,6 +107,25 @@ func (l Limits) With(more Limits) Limits {
 	return next
 }
 
+// Without returns these limits but for those of some resources.
+func (l Limits) Without(not ...Resource) Limits {
+	next := maps.Clone(l)
+	for _, r := range not {
+		delete(next, r)
+	}
+	return next
+}
+
+// Rate writes bits in a second in the largest unit of which they are a whole number.
+func Rate(n int64) string {
+	for _, unit := range []string{"Gbit", "Mbit", "kbit"} {
+		if size := rateUnits[unit]; n%size == 0 {
+			return strconv.FormatInt(n/size, 10) + unit
+		}
+	}
+	return strconv.FormatInt(n, 10) + "bit"
+}
+
 // Number is the number of a limit that has one, in the unit of its resource.
 func Number(r Resource, value string) (n int64, err error) {
 	if r == CPU {
@@ -112,6 +133,9 @@ func Number(r Resource, value string) (n int64, err error) {
 	}
 	if n, unit, ok := number(value); ok && r != CPUSet {
 		if factor, known := byteUnits[unit]; known {
+			return n * factor, nil
+		}
+		if factor, known := rateUnits[unit]; known {
 			return n * factor, nil
 		}
 		return n, nil

@@ -29,6 +29,8 @@ shows those that were set and those that the kernel keeps.
   memory=256MiB   bytes with a unit: KiB MiB GiB or kB MB GB
   pids=200        processes and threads
   cpuset=0-1,4    which processors
+  net=10Mbit      bits in a second, in each direction: kbit Mbit Gbit
+  io=20MiB        bytes in a second, in each direction and at each disk
 
 RESOURCE=none takes a limit away; limits that are not named stay. A limit below what
 the container uses now is refused, unless --force is given: the kernel may kill

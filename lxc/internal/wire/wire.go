@@ -25,7 +25,9 @@ import (
 //	3 (2026-11): containers from images
 //	4 (2026-11): freeze, unfreeze
 //	5 (2026-11): snapshot, rollback, dropsnapshot; host name, variables and command of a container
-const Version = 6
+//	6 (2026-11): clone, rehost
+//	7 (2026-11): limits that are in force before the first process
+const Version = 7
 
 // SnapshotDir is where the snapshots of a container are, in its directory.
 const SnapshotDir = "snapshots"
@@ -73,6 +75,8 @@ type Request struct {
 	Timeout time.Duration
 	// Name of the container; empty for probe, list, debris and create.
 	Name string `json:",omitzero"`
+	// Groups are the files of control groups that start writes before the first process.
+	Groups []container.GroupFile `json:",omitzero"`
 	// Grace of stop.
 	Grace time.Duration `json:",omitzero"`
 	// To is the new name of rename or rehost, and CTID the container that is meant.
