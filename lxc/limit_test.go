@@ -42,7 +42,9 @@ func TestFirstProcessIsLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; <-time.After(10 * time.Millisecond) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
 		b, err := os.ReadFile(seen)
 		if err != nil {
 			t.Fatal(err)

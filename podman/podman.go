@@ -13,11 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hostler-io/hostler/container"
-	"github.com/hostler-io/hostler/internal/cgroup"
 )
 
 // Config says where things are and how long they may take.
@@ -173,7 +171,7 @@ func (r *Runtime) StartLimited(ctx context.Context, name string, files []contain
 		case container.StateFrozen:
 			err = r.post(ctx, d.ID, "unpause", nil)
 		default:
-			err = r.start(ctx, d, files)
+			err = starting{r, d.network(), files}.start(ctx, d)
 		}
 		if err != nil {
 			return err
@@ -190,61 +188,6 @@ func (r *Runtime) StartLimited(ctx context.Context, name string, files []contain
 		return container.Info{}, err
 	}
 	return info, nil
-}
-
-// start starts a container that is stopped, with its interface and its limits.
-func (r *Runtime) start(ctx context.Context, d details, files []container.GroupFile) error {
-	n := d.network()
-	if n.IsZero() && len(files) == 0 {
-		return r.post(ctx, d.ID, "start", nil)
-	}
-	for tries := 1; ; tries++ {
-		done, err := r.startPrepared(ctx, d, n, files)
-		if done || ctx.Err() != nil || tries == startTries {
-			return err
-		}
-		if d, err = r.inspect(ctx, d.ID); err != nil {
-			return err
-		}
-	}
-}
-
-// startTries is how often a start is begun anew. At the end of a container podman
-// starts a process that tidies up after it; one that is late tidies away what the next
-// start has prepared.
-const startTries = 20
-
-// startPrepared makes one try. done tells that another would do no better.
-func (r *Runtime) startPrepared(ctx context.Context, d details, n container.Network, files []container.GroupFile) (done bool, err error) {
-	if d.State.Status != statusInitialized {
-		if err := r.post(ctx, d.ID, "init", nil); err != nil {
-			return !errors.Is(err, container.ErrBusy), err
-		}
-	}
-	up, err := r.inspect(ctx, d.ID)
-	if err != nil {
-		return false, err
-	}
-	if up.State.Status != statusInitialized || up.State.PID == 0 {
-		return false, fmt.Errorf("it is %s and should be %s", up.State.Status, statusInitialized)
-	}
-	err = cgroup.Write(up.State.PID, files)
-	if err == nil && !n.IsZero() {
-		err = connect(d.ctid(), n, up.State.PID)
-	}
-	if err != nil {
-		now, look := r.inspect(ctx, d.ID)
-		return look == nil && now.State.Status == statusInitialized && now.State.PID == up.State.PID && syscall.Kill(up.State.PID, 0) == nil, err
-	}
-	if err := r.post(ctx, d.ID, "start", nil); err != nil {
-		return false, err
-	}
-	now, err := r.inspect(ctx, d.ID)
-	if err != nil || now.State.PID == up.State.PID || now.State.PID == 0 {
-		return err == nil, err
-	}
-	// What was prepared is gone, and podman has started it anew: without its interface.
-	return false, r.post(ctx, d.ID, "stop", url.Values{"timeout": {"0"}})
 }
 
 // Stop implements container.Runtime. Podman counts a grace in seconds; a part of one
