@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -123,6 +124,7 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return Backup{}, errors.Join(fmt.Errorf("backup %s: %w", name, err), os.Remove(staging))
 	}
+	failpoint.Before(failpoint.BackupKept)
 	if err := unix.Renameat2(unix.AT_FDCWD, staging, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE); err != nil {
 		return Backup{}, errors.Join(&os.LinkError{Op: "rename", Old: staging, New: path, Err: err}, os.Remove(staging))
 	}
@@ -130,7 +132,11 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 	if err != nil {
 		return Backup{}, err
 	}
-	return Backup{Name: name, Size: i.Size(), Manifest: m}, rundir.SyncDir(s.Dir)
+	if err := rundir.SyncDir(s.Dir); err != nil {
+		return Backup{}, err
+	}
+	failpoint.After(failpoint.BackupKept)
+	return Backup{Name: name, Size: i.Size(), Manifest: m}, nil
 }
 
 // Debris implements [container.Tidier]: what was begun by a process that is gone.

@@ -58,10 +58,19 @@ func TestBackups(t *testing.T) {
 	})
 	t.Run("of podman", func(t *testing.T) {
 		w.must(t, "ct", "create", "edge-01/pod", podmantest.Image, "--start")
-		sh("pod", "echo one > /root/state")
+		sh("pod", "echo one > /root/state; chown 7:8 /root/state; mkdir -p /etc/ssh; echo k > /etc/ssh/ssh_host_rsa_key; echo id > /etc/machine-id; echo x > '/root/.wh.x'")
 		w.must(t, "backup", "create", "edge-01/pod", "p1")
+		w.must(t, "ct", "stop", "edge-01/pod")
+		w.must(t, "backup", "create", "edge-01/pod", "p2")
+		w.must(t, "ct", "rm", "edge-01/pod", "--yes")
 		w.must(t, "backup", "verify", "edge-01", "p1")
-		w.cli(t, "backup", "restore", "edge-01/pod-2", "--from", "p1").exits(t, 1, "podman")
+		for _, from := range []string{"p1", "p2"} {
+			w.must(t, "backup", "restore", "edge-01/pod-2", "--from", from, "--start")
+			if out := sh("pod-2", "cat /root/state; stat -c %u:%g /root/state; hostname; ls /etc/ssh; cat /etc/machine-id; cat '/root/.wh.x'"); out != "one\n7:8\npod-2\nx\n" {
+				t.Errorf("made of %s it is %q", from, out)
+			}
+			w.must(t, "ct", "rm", "edge-01/pod-2", "--yes")
+		}
 	})
 	t.Run("damaged and foreign ones are refused before anything is written", func(t *testing.T) {
 		dir := h.path("backups")

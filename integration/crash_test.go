@@ -59,6 +59,7 @@ func groups() []group {
 		{"removing", []failpoint.Step{"C21", "C23"}, removingPoints},
 		{"enrolment", []failpoint.Step{"A8", "A12", "A13", "C6", "C7", "F1", "F2"}, enrolmentPoints},
 		{"replacement", []failpoint.Step{"C24"}, replacementPoints},
+		{"backups", []failpoint.Step{"S44"}, backupPoints},
 		{"podman", []failpoint.Step{"A7", "S41", "S42", "S43"}, podmanPoints},
 		{"rules", []failpoint.Step{"A16", "C14", "C25", "C26", "C29"}, rulePoints},
 		{"notifications", []failpoint.Step{"C27", "C28"}, noticePoints},

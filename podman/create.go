@@ -30,10 +30,10 @@ func (r *Runtime) Create(ctx context.Context, spec container.CreateSpec) error {
 	if err := spec.Check(); err != nil {
 		return fmt.Errorf("podman create: %w", err)
 	}
-	if spec.Image != nil {
-		return fmt.Errorf("podman create %q: %w: podman makes no containers of backups yet", spec.Name, container.ErrUnsupported)
-	}
 	return r.change(ctx, "create", spec.Name, createTime, func(ctx context.Context) error {
+		if spec.Image != nil {
+			return restore(ctx, r, spec)
+		}
 		if there, err := r.known(ctx, spec.Name, spec.CTID); err != nil || there {
 			return err
 		}
@@ -98,7 +98,13 @@ type specification struct {
 	Hostname string            `json:"hostname"`
 	Env      map[string]string `json:"env,omitempty"`
 	Command  []string          `json:"command,omitempty"`
-	Labels   map[string]string `json:"labels"`
+	// These are of a restored container: else the image has them.
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	User       string   `json:"user,omitempty"`
+	WorkDir    string   `json:"work_dir,omitempty"`
+	StopSignal *int     `json:"stop_signal,omitempty"`
+
+	Labels map[string]string `json:"labels"`
 	// Stdin stays open: so the shell of an image that has nothing else to run waits.
 	Stdin      bool       `json:"stdin"`
 	NetNS      namespace  `json:"netns"`
@@ -133,6 +139,9 @@ func (r *Runtime) body(ctx context.Context, spec container.CreateSpec, image str
 	for _, e := range spec.Env {
 		name, value, _ := strings.Cut(e, "=")
 		b.Env[name] = value
+	}
+	if spec.Image != nil {
+		b.runs(spec.Image)
 	}
 	if !spec.Network.IsZero() {
 		n, err := json.Marshal(spec.Network)

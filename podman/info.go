@@ -104,9 +104,13 @@ type details struct {
 		PID      int `json:"Pid"`
 		ExitCode int
 	}
+	Path   string // what runs in it, and its arguments
+	Args   []string
 	Config struct {
-		Labels map[string]string
-		Env    []string
+		Labels           map[string]string
+		Env              []string
+		User, WorkingDir string
+		StopSignal       json.RawMessage // a number, or since podman 5 a name
 	}
 	GraphDriver storage
 	HostConfig  struct {

@@ -182,6 +182,27 @@ func (d Dir) Rollback(ctx context.Context, name string) error {
 // has been called with the path of the copy. The owner of the tree must not use it
 // meanwhile.
 func (d Dir) Replace(ctx context.Context, from string, shift tree.Shift, change func(copy string) error) error {
+	return d.exchange(func(next string) error {
+		if _, err := tree.Copy(ctx, from, next, reserve, shift); err != nil {
+			return err
+		}
+		return change(next)
+	})
+}
+
+// Exchange exchanges the tree for what fill makes of an empty directory. The owner of the
+// tree must not use it meanwhile.
+func (d Dir) Exchange(fill func(dir string) error) error {
+	return d.exchange(func(next string) error {
+		if err := os.Mkdir(next, 0o700); err != nil {
+			return err
+		}
+		return fill(next)
+	})
+}
+
+// exchange exchanges the tree for one that make makes at a path.
+func (d Dir) exchange(make func(path string) error) error {
 	if err := d.Sweep(); err != nil {
 		return err
 	}
@@ -190,11 +211,7 @@ func (d Dir) Replace(ctx context.Context, from string, shift tree.Shift, change 
 		return err
 	}
 	next := filepath.Join(staging, treeDir)
-	_, err := tree.Copy(ctx, from, next, reserve, shift)
-	if err == nil {
-		err = change(next)
-	}
-	if err != nil {
+	if err := make(next); err != nil {
 		return errors.Join(err, os.RemoveAll(staging))
 	}
 	if err := syncFS(d.Path); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/secret"
 	"github.com/hostler-io/hostler/runner"
@@ -136,7 +137,7 @@ func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
 		cmd.WaitMS = protocol.OutputPatience.Milliseconds()
 	}
 	if printer, ok := c.Printers[c.Spec.Kind]; ok {
-		cmd.Argv = slices.Clone(printer)
+		cmd.Argv, cmd.Env = slices.Clone(printer), failpoint.Environ()
 		if c.Target.Runtime != nil {
 			cmd.Argv = append(cmd.Argv, "--runtime="+string(c.Target.Runtime.Kind()), "--name="+c.Target.Name)
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -230,7 +231,13 @@ func (c *Containers) creator(args *protocol.CreateArgs) (container.Runtime, erro
 	kind, why := container.Kind(args.Runtime), ""
 	if kind == "" {
 		kind, why = container.KindLXC, ", and "+args.Template+" needs it; choose another host"
-		if _, ok := c.runtime(string(container.KindPodman)).(container.Creator); ok && container.IsOCI(args.Template) {
+		_, podman := c.runtime(string(container.KindPodman)).(container.Creator)
+		switch {
+		case strings.HasPrefix(args.Template, backupTemplate): // the backup will tell
+			if _, ok := c.runtime(string(kind)).(container.Creator); !ok && podman {
+				kind = container.KindPodman
+			}
+		case podman && container.IsOCI(args.Template):
 			kind = container.KindPodman
 		}
 	}

@@ -23,8 +23,11 @@ type Backups interface {
 	Image(ctx context.Context, name string) (container.Kind, container.Image, setting.New, error)
 }
 
-// argsOf are the arguments of a creation. One from a backup is one of LXC, and its
-// template is a word for people.
+// backupTemplate begins the template of a container that was made from a backup, a word
+// for people.
+const backupTemplate = "backup:"
+
+// argsOf are the arguments of a creation.
 func argsOf(s *protocol.Spec) protocol.CreateArgs {
 	if s.Kind == protocol.KindClone {
 		return protocol.CreateArgs{Start: protocol.ArgsOf[protocol.CloneArgs](s).Start}
@@ -33,7 +36,7 @@ func argsOf(s *protocol.Spec) protocol.CreateArgs {
 	if !restored {
 		return protocol.ArgsOf[protocol.CreateArgs](s)
 	}
-	return protocol.CreateArgs{Template: "backup:" + args.Backup, Runtime: string(container.KindLXC), Start: args.Start}
+	return protocol.CreateArgs{Template: backupTemplate + args.Backup, Start: args.Start}
 }
 
 // backedUp is what a container is made from that is restored. Its record is that of the
@@ -43,13 +46,20 @@ func (o *operation) backedUp(ctx context.Context, c *Containers) (*container.Ima
 		return nil, fmt.Errorf("%w: this host has no backups", actions.CodeUnsupported)
 	}
 	kind, img, kept, err := o.cfg.Backups.Image(ctx, protocol.ArgsOf[protocol.RestoreArgs](o.spec).Backup)
-	if err == nil {
-		err = o.keepAs(ctx, c, kept)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && kind != container.KindLXC {
-		err = fmt.Errorf("%w: it is a backup of %s, and containers are made from backups of lxc alone", container.ErrUnsupported, kind)
+	r := c.runtime(string(kind))
+	if _, ok := r.(container.Creator); !ok {
+		return nil, fmt.Errorf("%w: it is a backup of a container of %s, and this host makes none of these", container.ErrUnsupported, kind)
 	}
-	return &img, err
+	// Its runtime is durable before anything is made with it.
+	o.rec.Runtime = string(kind)
+	if err := o.keepAs(ctx, c, kept); err != nil {
+		return nil, err
+	}
+	o.runtime = r
+	return &img, nil
 }
 
 // keepAs has a restored container kept as one was. Ports of the host that lead elsewhere

@@ -9,13 +9,11 @@ import (
 	"io"
 	"math"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/backup"
@@ -67,38 +65,35 @@ func (c Config) backupsCommand() *cobra.Command {
 	return cmd
 }
 
-// filer is a runtime that tells where the files of its containers are.
-type filer struct {
-	container.Runtime
-	container.Filer
-}
-
-// described returns the runtime of a container, and what runs in it as far as that has
-// to be known to restore it.
-func (o backupOptions) described(ctx context.Context) (r filer, img container.Image, err error) {
+// withTree calls do with the root directory of a container, the ids of its users, and
+// what runs in it.
+func (o backupOptions) withTree(ctx context.Context, do func(i container.Info, root string, ids container.IDRange, img container.Image) error) error {
 	if container.Kind(o.runtime) == container.KindPodman {
 		p, err := podman.New(podman.Config{Socket: o.socket})
-		return filer{p, p}, img, err
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		info, err := p.Inspect(ctx, o.name)
+		if err != nil {
+			return err
+		}
+		return podman.WithTree(ctx, p, o.name, func(root string, ids container.IDRange, img container.Image) error { return do(info, root, ids, img) })
 	}
 	l, err := lxc.New(lxc.Config{Helper: o.helper, LXCPath: o.path, LockDir: o.locks})
 	if err != nil {
-		return r, img, err
+		return err
 	}
-	img, err = l.Describe(ctx, o.name)
-	return filer{l, l}, img, err
-}
-
-func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
-	r, img, err := o.described(ctx)
+	defer l.Close()
+	img, err := l.Describe(ctx, o.name)
 	if err != nil {
 		return err
 	}
-	defer r.Close()
-	info, err := r.Inspect(ctx, o.name)
+	info, err := l.Inspect(ctx, o.name)
 	if err != nil {
 		return err
 	}
-	files, err := r.Files(ctx, o.name)
+	files, err := l.Files(ctx, o.name)
 	if err != nil {
 		return err
 	}
@@ -108,21 +103,21 @@ func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 	}
 	// What a container mounts, or where its first process has its root, must not decide
 	// what root of the host reads.
-	root := files.Root + "/."
-	if info.Kind == container.KindLXC {
-		root = filepath.Join(o.path, o.name, "rootfs")
-	} else if err := overlaid(root); err != nil {
-		return err
-	}
+	return do(info, filepath.Join(o.path, o.name, "rootfs"), ids, img)
+}
+
+func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
 	keeps, err := o.keeps(ctx)
 	if err != nil {
 		return err
 	}
-	b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Image: img, Kept: keeps})
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(out).Encode(shown(b))
+	return o.withTree(ctx, func(info container.Info, root string, ids container.IDRange, img container.Image) error {
+		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Image: img, Kept: keeps})
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(out).Encode(shown(b))
+	})
 }
 
 // keeps is how the agent keeps the container.
@@ -146,18 +141,6 @@ func (o backupOptions) keeps(ctx context.Context) (setting.New, error) {
 		}
 	}
 	return n, nil
-}
-
-// overlaid refuses a root directory that is not one of podman's storage.
-func overlaid(root string) error {
-	var s unix.Statfs_t
-	if err := unix.Statfs(root, &s); err != nil {
-		return &os.PathError{Op: "statfs", Path: root, Err: err}
-	}
-	if s.Type != unix.OVERLAYFS_SUPER_MAGIC {
-		return fmt.Errorf("%w: the root directory of the container is not in podman's overlay storage", container.ErrUnsupported)
-	}
-	return nil
 }
 
 // rangeOf are the ids of the users of a container.

@@ -18,6 +18,21 @@ import (
 	"github.com/hostler-io/hostler/container"
 )
 
+// Unpack lays layers in a directory that is empty, from the lowest one. The files belong
+// to ids, the container's users, from the first moment on.
+func Unpack(dir string, layers []container.Layer, ids container.IDRange) error {
+	t, err := New(dir, ids, DefaultLimits)
+	if err != nil {
+		return err
+	}
+	for i, l := range layers {
+		if err := t.LayFile(l); err != nil {
+			return errors.Join(fmt.Errorf("layer %d of %d: %w", i+1, len(layers), err), t.Close())
+		}
+	}
+	return t.Close()
+}
+
 // LayFile lays a layer that is a file of the host, compressed by gzip, zstd, xz, or not at
 // all, and holds it against the digest of its uncompressed bytes, where there is one.
 func (t *Tree) LayFile(l container.Layer) error {

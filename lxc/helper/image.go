@@ -75,22 +75,12 @@ func (h *host) unpack(spec container.CreateSpec, img *container.Image, rec *reco
 	return errors.Join(os.Chown(h.dir(spec.Name), 0, int(rec.IDs.First)), os.Chmod(h.dir(spec.Name), 0o710))
 }
 
-// lay unpacks the layers, whose files belong to the container's users from the first
-// moment on.
+// lay unpacks the layers.
 func lay(dir string, img *container.Image, ids container.IDRange) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	t, err := rootfs.New(dir, ids, rootfs.DefaultLimits)
-	if err != nil {
-		return err
-	}
-	for i, l := range img.Layers {
-		if err := t.LayFile(l); err != nil {
-			return errors.Join(fmt.Errorf("layer %d of %d: %w", i+1, len(img.Layers), err), t.Close())
-		}
-	}
-	return t.Close()
+	return rootfs.Unpack(dir, img.Layers, ids)
 }
 
 // asked is an image with the command and the variables that a container of it was asked

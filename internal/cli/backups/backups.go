@@ -151,9 +151,7 @@ func (a *commands) restoreCommand() *cobra.Command {
 verified before anything is written. The container has an identity of its own: host
 name, address, hardware address, users of the host, machine id; the keys of its ssh
 server are left out, so that it makes new ones. It is kept as the first one was: its
-limits, labels, check and contract, and ports of the host that lead nowhere else now.
-
-Backups of containers of LXC can be restored.`,
+limits, labels, check and contract, and ports of the host that lead nowhere else now.`,
 		Example: "  hostler backup restore edge-01/web-2 --from before-move --start", ValidArgsFunction: a.CompletingNew,
 	}
 	c := dispatch.ChangeFlags(cmd)
