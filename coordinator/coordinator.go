@@ -17,6 +17,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/alerting"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/explain"
+	"github.com/hostler-io/hostler/coordinator/fencing"
 	"github.com/hostler-io/hostler/coordinator/hostlink"
 	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/coordinator/members"
@@ -26,6 +27,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/wire"
 	"github.com/hostler-io/hostler/coordinator/workloads"
+	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -59,6 +61,19 @@ type Leases struct {
 	MinSelfFence unique.SelfFence
 }
 
+// Fences are what hosts are cut off with. Without Programs no host can be switched off, and
+// persons alone can confirm that one is.
+type Fences struct {
+	// FencePolicy is what the fleet wants. Default: [fence.DefaultPolicy].
+	FencePolicy fence.Policy
+	Programs    fencing.Programs
+	// Secret reads a secret of a device by the name of its file.
+	Secret func(file string) (string, error)
+	// Witness says what is wrong with the coordinator's own network, before a host is
+	// fenced. Default: nothing is asked.
+	Witness func(context.Context) string
+}
+
 // Config is what a Coordinator is made of.
 type Config struct {
 	Store     core.Store
@@ -89,6 +104,7 @@ type Config struct {
 	// Notices says where notifications of alerts go. Default: nowhere.
 	Notices alerting.Notices
 	Leases
+	Fences
 	// Plain has the hosts mirrored as unsigned JSON.
 	Plain bool
 	Retention
@@ -139,6 +155,12 @@ func (c *Config) validate() error {
 		return fmt.Errorf("coordinator: %w", err)
 	}
 	c.MinSelfFence = cmp.Or(c.MinSelfFence, unique.FenceGuard)
+	if c.FencePolicy == (fence.Policy{}) {
+		c.FencePolicy = fence.DefaultPolicy()
+	}
+	if err := c.FencePolicy.Check(); err != nil {
+		return fmt.Errorf("coordinator: %w", err)
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -165,6 +187,7 @@ type Coordinator struct {
 	hosts     *hostlink.Conversations
 	members   *members.Room
 	workloads *workloads.Room
+	fencing   *fencing.Room
 
 	// removed is closed when a ring came into force that does not name us.
 	removed     chan struct{}
@@ -224,6 +247,11 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 			return c.actions.ProposeSelf(ctx, host, spec)
 		},
 		Reachable: func(host protocol.HostID) bool { here, _ := c.hosts.Here(host); return here },
+		Left:      func(host protocol.HostID) bool { return c.hosts.Presence(host).Connectivity == core.Goodbye },
+		Fencing:   fencingOf{c},
+	})
+	c.fencing = fencing.New(c.base, fencing.Config{
+		Policy: cfg.FencePolicy, TTL: cfg.Lease.TTL, Term: term, Programs: cfg.Programs, Workloads: c.workloads, Secret: cfg.Secret, Witness: cfg.Witness,
 	})
 	c.actions = actions.New(c.base, actions.Config{
 		Workloads: c.workloads, Approvals: c.approvals, Dispatch: c.hosts, Payloads: c.relay.Payloads, Policies: c.rules, Forgotten: c.journal.Forgotten,
@@ -256,6 +284,9 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 		}
 		if err := c.workloads.Load(tx); err != nil {
 			return fmt.Errorf("the unique workloads: %w", err)
+		}
+		if err := c.fencing.Load(tx); err != nil {
+			return fmt.Errorf("the fences: %w", err)
 		}
 		return core.EachHost(tx, func(h core.Host) error {
 			if err := c.members.LoadHost(h); err != nil {
@@ -296,6 +327,9 @@ func (c *Coordinator) Access() *access.Room { return c.access }
 // Workloads hands out the room of unique workloads.
 func (c *Coordinator) Workloads() *workloads.Room { return c.workloads }
 
+// Fencing hands out the room of fence devices and of fences.
+func (c *Coordinator) Fencing() *fencing.Room { return c.fencing }
+
 // Relay hands out the room of output, payloads and terminals.
 func (c *Coordinator) Relay() *relay.Room { return c.relay }
 
@@ -328,6 +362,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	g.Go(func() error { return c.journal.SealLoop(ctx) })
 	g.Go(func() error { return c.keepLoop(ctx) })
 	g.Go(func() error { return c.alerts.Run(ctx) })
+	g.Go(func() error { return c.fencing.Run(ctx) })
 	if c.cfg.Plain {
 		g.Go(func() error { return mirror.New(c.base, c.hosts).Run(ctx) })
 	}

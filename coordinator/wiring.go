@@ -31,3 +31,12 @@ func (o othersOf) Labelled(host protocol.HostID) { o.c.alerts.Due(host) }
 
 // RecoveredMS implements [members.Others].
 func (o othersOf) RecoveredMS() int64 { return o.c.recovery.MadeMS() }
+
+// fencingOf is what the room of unique workloads is given of the room that fences.
+type fencingOf struct{ c *Coordinator }
+
+// Closed implements [workloads.Fencing].
+func (f fencingOf) Closed(host protocol.HostID) string { return f.c.fencing.Closed(host) }
+
+// Off implements [workloads.Fencing].
+func (f fencingOf) Off(host protocol.HostID) (device, person bool) { return f.c.fencing.Off(host) }

@@ -93,7 +93,7 @@ var (
 	agentForm = regexp.MustCompile(`^fence_[a-z0-9_]{1,40}$`)
 	keyForm   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 	plugForm  = regexp.MustCompile(`^[A-Za-z0-9._:@/-]{1,128}$`)
-	fileForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+	fileForm  = regexp.MustCompile(`^(credential:)?[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 )
 
 // ours are parameters that are set for each operation. A device that set one of them

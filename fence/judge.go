@@ -237,10 +237,10 @@ func spared(d Verdict, v View) string {
 	return ""
 }
 
-// Same returns the operation that a new request for a host is merged with: one for the
+// Same returns the operation, of those with the newest first, that a new request for a host is merged with: one for the
 // same that is under way, or that was done within the tolerance and still holds.
 func Same(ops []Op, host protocol.HostID, action Action, tolerance time.Duration, nowMS int64) (Op, bool) {
-	for _, o := range slices.Backward(ops) {
+	for _, o := range ops {
 		if o.Host != host || o.Action != action {
 			continue
 		}

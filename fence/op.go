@@ -194,6 +194,9 @@ func plugged(s Step) string {
 	return " for plug " + s.Plug
 }
 
+// GiveUp ends an operation of which nothing is on its way.
+func (o Op) GiveUp(nowMS int64, why string) Op { return o.fail(nowMS, "it is given up: %s", why) }
+
 // Ran takes what a device has answered: outcome, what it printed, and how long it took.
 func (o Op) Ran(out Outcome, text string, took time.Duration, nowMS int64) (Op, Effect) {
 	s := o.Steps[o.At]

@@ -50,6 +50,7 @@ func groups() []group {
 		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43"}, containerPoints},
 		{"transfers", []failpoint.Step{"A14", "C19", "S17"}, transferPoints},
 		{"workloads", []failpoint.Step{"C45"}, workloadPoints},
+		{"fences", []failpoint.Step{"C46", "C47"}, fencePoints},
 		{"ports", []failpoint.Step{"A33"}, portPoints},
 		{"upgrades", []failpoint.Step{"A21", "A22", "A23"}, upgradePoints},
 		{"burials", []failpoint.Step{"A11", "S13"}, burialPoints},

@@ -278,6 +278,38 @@ func FuzzApproval(f *testing.F) {
 	})
 }
 
+func FuzzFenced(f *testing.F) {
+	f.Add(must(sampleFenced().Body()))
+	f.Add(bytes.Replace(must(sampleFenced().Body()), []byte(`"edge-07"`), []byte(`"Edge 07"`), 1))
+	f.Add(bytes.Replace(must(sampleFenced().Body()), []byte(`unplugged`), bytes.Repeat([]byte("x"), protocol.MaxFencedReason), 1))
+	w := newWorld("host:edge-07")
+	x := w.expect(&vector{Type: protocol.TypeFenced})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		raw, err := protocol.Seal(newFakeKey("person"), body, nil)
+		if err != nil {
+			return
+		}
+		got, who, err := protocol.OpenFenced(raw, x)
+		if err != nil {
+			return
+		}
+		if _, err := protocol.ParseHostID(string(got.Host)); err != nil || got.Case.IsZero() || got.Reason == "" || len(got.Reason) > protocol.MaxFencedReason || who.Person == "" {
+			t.Errorf("%s is taken", body)
+		}
+	})
+}
+
+// TestFencedByPersons: no other key says that a host is off.
+func TestFencedByPersons(t *testing.T) {
+	w := newWorld("host:edge-07")
+	for from, want := range map[string]error{"person": nil, "edge-07": protocol.ErrRole, "coordinator": protocol.ErrRole} {
+		raw := must(sampleFenced().Seal(newFakeKey(from)))
+		if _, _, err := protocol.OpenFenced(raw, w.expect(&vector{Type: protocol.TypeFenced})); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", from, err, want)
+		}
+	}
+}
+
 func FuzzPolicyDocument(f *testing.F) {
 	f.Add(must(samplePolicy().Body()))
 	w := newWorld("host:edge-07")

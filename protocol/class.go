@@ -68,6 +68,7 @@ var rules = map[Type]typeRule{
 	TypeRoster:      {class: ClassDocument, roles: []Role{RoleCoordinator}, max: MaxDocument},
 	TypeCheckpoint:  {class: ClassDocument, roles: []Role{RoleCoordinator, RoleHost}, max: MaxCheckpoint},
 	TypeApproval:    {class: ClassDocument, roles: []Role{RolePerson}, max: maxApproval},
+	TypeFenced:      {class: ClassDocument, roles: []Role{RolePerson}, max: maxApproval},
 	TypePolicy:      {class: ClassDocument, roles: []Role{RoleOwner, RolePerson}, max: maxPolicyDocument},
 }
 

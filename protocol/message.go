@@ -35,6 +35,7 @@ const (
 	TypeRoster      Type = "roster/1"
 	TypeApproval    Type = "approval/1"
 	TypePolicy      Type = "policy/1"
+	TypeFenced      Type = "fenced/1"
 	TypeCheckpoint  Type = "checkpoint/1"
 )
 

@@ -257,6 +257,11 @@ func samplePolicy() *protocol.PolicyDocument {
 		Hosts: []protocol.HostID{"edge-07", "edge-08"}, IssuedMS: 1780000000000, Ring: theRing}
 }
 
+func sampleFenced() *protocol.Fenced {
+	f := must(protocol.NewFenced(theFleet, theRing, "edge-07", protocol.Sum([]byte("silence")), "unplugged it myself", time.UnixMilli(1780000000000)))
+	return &f
+}
+
 func documentSamples() []sample {
 	var list []sample
 	for _, d := range []struct {
@@ -268,6 +273,7 @@ func documentSamples() []sample {
 	}
 	list = append(list,
 		sample{name: "approval", typ: protocol.TypeApproval, from: "person", body: sampleApproval(), decode: func() any { return new(protocol.Approval) }},
+		sample{name: "fenced", typ: protocol.TypeFenced, from: "person", body: sampleFenced(), decode: func() any { return new(protocol.Fenced) }},
 		sample{name: "policy", typ: protocol.TypePolicy, from: "owner", body: samplePolicy(), decode: func() any { return new(protocol.PolicyDocument) }},
 		sample{name: "policy_of_person", typ: protocol.TypePolicy, from: "person", body: samplePolicy(), decode: func() any { return new(protocol.PolicyDocument) }},
 	)

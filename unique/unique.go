@@ -201,6 +201,8 @@ func Decide(w Workload, h Holder, v View) (_ Workload, changed bool) {
 		switch {
 		case w.Moves:
 			return w.to(Withheld, "it leaves host "+string(w.Host)), true
+		case (h.Off || h.Confirmed) && !w.Stopped:
+			return w.to(Withheld, "host "+string(w.Host)+" is off"), true
 		case v.lost(h) && !v.OurSide && !w.Stopped:
 			return w.to(Withheld, "host "+string(w.Host)+" is lost"), true
 		}
@@ -244,6 +246,15 @@ func Proof(w Workload, h Holder, v View) (proof, why string) {
 		return "", "the lease of host " + host + " may still be good"
 	}
 	return "the lease of host " + host + " has ended", ""
+}
+
+// ByLease reports whether the end of its lease, and nothing else, will show that a workload
+// does not run any more.
+func ByLease(w Workload, h Holder, v View) bool {
+	h.Off, h.Confirmed, h.Quiet = false, false, false
+	v.NowMS = max(v.NowMS, v.TakeoverMS(h))
+	proof, _ := Proof(w, h, v)
+	return proof != ""
 }
 
 // TakeoverMS is when the leases of a host have ended for certain, by our boot clock.

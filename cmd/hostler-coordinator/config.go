@@ -26,6 +26,7 @@ type config struct {
 	Policy     policyConfig  `toml:"policy"`
 	Notify     notifyConfig  `toml:"notify"`
 	Lease      leaseConfig   `toml:"lease"`
+	Fence      fenceConfig   `toml:"fence"`
 
 	own, hosts *policy.Policy   // what the files of Policy say
 	notices    alerting.Notices // whom Notify names
@@ -92,6 +93,7 @@ func defaults() config {
 		Actions:    actionsConfig{Days: 90, Count: 200_000},
 		Notify:     notifyConfig{WaitSeconds: 30, RepeatMinutes: 240},
 		Lease:      leaseConfig{TTL: 90, Kill: 15, Drift: 10, Margin: 10, Fence: string(unique.FenceGuard)},
+		Fence:      defaultFence(),
 		MaxPayload: 10 << 10,
 	}
 }
@@ -125,6 +127,9 @@ func (c *config) complete() error {
 		return fmt.Errorf("max_payload_mib: %d is not between 1 and %d", c.MaxPayload, protocol.MaxPayload>>20)
 	}
 	if _, err := c.Lease.timing(); err != nil {
+		return err
+	}
+	if err := c.Fence.check(); err != nil {
 		return err
 	}
 	var err error

@@ -247,6 +247,7 @@ func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordin
 		Notices:    s.config.notices,
 		Plain:      s.config.MQTT.Plain,
 		Leases:     coordinator.Leases{Lease: times, MinSelfFence: unique.SelfFence(s.config.Lease.Fence)},
+		Fences:     s.fences(),
 		OutputDir:  s.state.output(),
 		Retention:  coordinator.Retention{OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour, ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count},
 		PayloadDir: s.state.payloads(), MaxPayload: int64(s.config.MaxPayload) << 20, Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,

@@ -96,7 +96,8 @@ func (f *Fleet) start() {
 		Store: f.store, Fleet: f.ID, FleetName: FleetName, Signer: f.Trust.self, Trust: f.Trust, Rings: f.Trust, HostKeys: f.Trust, Viewers: f.Trust,
 		Authority: authority{}, Broker: wire{f}, OutputDir: f.dir, PayloadDir: filepath.Join(f.dir, "payloads"),
 		Addresses: []string{"coordinator.example:8443"}, BrokerAddresses: []string{"coordinator.example:8883"},
-		Now: f.now, Boot: f.boot, Rand: rand.Reader, Log: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
+		Fences: coordinator.Fences{Programs: &Power{}, Secret: func(string) (string, error) { return "secret", nil }},
+		Now:    f.now, Boot: f.boot, Rand: rand.Reader, Log: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
 	}
 	if f.tune != nil {
 		f.tune(&cfg)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/unique"
 )
@@ -71,6 +72,7 @@ type Tx struct {
 	Past       Past
 	Values     Values
 	Workloads  Workloads
+	Fences     Fences
 }
 
 // HostState is where a host stands.
@@ -494,6 +496,14 @@ type Workload struct {
 	// Banned are hosts on which it could not be started, with the reason.
 	Banned    map[protocol.HostID]string `json:"banned,omitempty"`
 	ChangedMS int64                      `json:"changed_ms"`
+}
+
+// Fences is the table of fences, by their ids, which are in the order of their beginnings.
+type Fences interface {
+	Put(fence.Op) error
+	// Remove forgets one; what is not there is no error.
+	Remove(id string) error
+	List() ([]fence.Op, error)
 }
 
 // Workloads is the table of unique workloads, by the id of their container.

@@ -157,6 +157,6 @@ type tx struct {
 func (t tx) tables() core.Tx {
 	return core.Tx{
 		Hosts: hosts(t), Enrolments: enrolments(t), Actions: actions(t), Queue: actions(t), Streams: streams(t), Outputs: outputs(t),
-		Access: access(t), Events: events(t), Audit: auditLog(t), Past: past(t), Values: values(t), Workloads: workloads(t),
+		Access: access(t), Events: events(t), Audit: auditLog(t), Past: past(t), Values: values(t), Workloads: workloads(t), Fences: fences(t),
 	}
 }

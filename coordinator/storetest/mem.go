@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -164,6 +165,7 @@ type state struct {
 	seals      table[uint64, core.Seal]
 	values     table[string, []byte]
 	workloads  table[protocol.CTID, core.Workload]
+	fences     table[string, fence.Op]
 	asked      table[protocol.ActionID, uint64] // in which order actions were inserted
 	lastAsked  uint64
 	lastEvent  uint64
@@ -236,6 +238,6 @@ func (t *memTx) write() error {
 func (t *memTx) tables() core.Tx {
 	return core.Tx{
 		Hosts: memHosts{t}, Enrolments: memEnrolments{t}, Actions: memActions{t}, Queue: memActions{t}, Streams: memStreams{t}, Outputs: memOutputs{t},
-		Access: memAccess{t}, Events: memEvents{t}, Audit: memAudit{t}, Past: memPast{t}, Values: memValues{t}, Workloads: memWorkloads{t},
+		Access: memAccess{t}, Events: memEvents{t}, Audit: memAudit{t}, Past: memPast{t}, Values: memValues{t}, Workloads: memWorkloads{t}, Fences: memFences{t},
 	}
 }

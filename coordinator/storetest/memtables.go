@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -498,5 +499,32 @@ func (t memWorkloads) List() ([]core.Workload, error) {
 	}
 	all := slices.Collect(maps.Values(t.workloads.rows))
 	slices.SortFunc(all, func(a, b core.Workload) int { return strings.Compare(a.CTID.String(), b.CTID.String()) })
+	return all, nil
+}
+
+type memFences struct{ *memTx }
+
+func (t memFences) Put(o fence.Op) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	t.fences.change(t.memTx)[o.ID] = o
+	return nil
+}
+
+func (t memFences) Remove(id string) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	delete(t.fences.change(t.memTx), id)
+	return nil
+}
+
+func (t memFences) List() ([]fence.Op, error) {
+	if err := t.read(); err != nil {
+		return nil, err
+	}
+	all := slices.Collect(maps.Values(t.fences.rows))
+	slices.SortFunc(all, func(a, b fence.Op) int { return strings.Compare(a.ID, b.ID) })
 	return all, nil
 }

@@ -45,6 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) core.Store) {
 		{"Seals", testSeals},
 		{"Values", testValues},
 		{"Workloads", testWorkloads},
+		{"Fences", testFences},
 		{"NumbersThatDoNotFit", testNumbers},
 	} {
 		t.Run(c.name, func(t *testing.T) {

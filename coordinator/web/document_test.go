@@ -18,7 +18,9 @@ import (
 	"github.com/hostler-io/hostler/coordinator/alerting"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/fencing"
 	"github.com/hostler-io/hostler/coordinator/relay"
+	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/internal/attach"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -115,6 +117,26 @@ func exercises(s *site) []exercise {
 			s.t.Fatal(err)
 		}
 	}
+	room := s.f.Coordinator().Fencing()
+	if _, err := room.SetDevice(s.t.Context(), s.f.Admin(), fence.Device{Name: "pdu", Agent: "fence_blind", Targets: []fence.Target{{Host: "edge-08"}}}); err != nil {
+		s.t.Fatal(err)
+	}
+	fenced, err := room.Fence(s.t.Context(), s.f.Admin(), fencing.Request{Host: "edge-08", Action: fence.ActionOff})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	silence, _, err := room.Case("edge-12")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	word, err := protocol.NewFenced(s.f.ID, s.f.Trust.Ring(), "edge-12", silence, "unplugged it", time.Now())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	signed, err := word.Seal(ann)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	synctest.Wait()
 	return []exercise{
 		{"get-payload", operator, get, "/v1/payloads/" + paid.SHA256.String(), nil, 200},
@@ -138,6 +160,17 @@ func exercises(s *site) []exercise {
 		{"get-alert-rule", viewer, get, "/v1/alert-rules/disks", nil, 200},
 		{"list-alert-rules", viewer, get, "/v1/alert-rules", nil, 200},
 		{"list-leases", viewer, get, "/v1/leases", nil, 200},
+		{"list-fence-devices", viewer, get, "/v1/fence-devices", nil, 200},
+		{"get-fence-device", viewer, get, "/v1/fence-devices/pdu", nil, 200},
+		{"set-fence-device", admin, put, "/v1/fence-devices/bmc", api.NewFenceDevice{Agent: "fence_blind", Secrets: map[string]string{"password": "bmc"}, Delay: "5s", Hosts: []api.NewFenceTarget{{Host: "edge-07", Level: 2}}}, 200},
+		{"test-fence-device", operator, post, "/v1/fence-devices/pdu/test", nil, 200},
+		{"list-fences", viewer, get, "/v1/fences?state=done", nil, 200},
+		{"get-fence", viewer, get, "/v1/fences/" + fenced.ID, nil, 200},
+		{"get-fence-case", viewer, get, "/v1/hosts/edge-12/fence-case", nil, 200},
+		{"confirm-fenced", approver, post, "/v1/hosts/edge-12/confirm-fenced", api.NewFenceConfirmation{Signed: signed}, 200},
+		{"fence-host", admin, post, "/v1/hosts/edge-08/fence", api.NewFence{Action: "off", Reason: "it hangs"}, 202},
+		{"unfence-host", admin, post, "/v1/hosts/edge-08/unfence", api.NewUnfence{Reason: "mended"}, 202},
+		{"remove-fence-device", admin, del, "/v1/fence-devices/pdu", nil, 204},
 		{"remove-alert-rule", operator, del, "/v1/alert-rules/disks", nil, 204},
 		{"list-host-containers", viewer, get, "/v1/hosts/edge-07/containers", nil, 200},
 		{"offline-preview", viewer, get, "/v1/hosts/edge-07/offline-preview?for=2h&reboot=true", nil, 200},

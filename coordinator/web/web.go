@@ -134,6 +134,7 @@ func (h *handlers) routes(mux routes) error {
 	hostHandlers{h}.fleet()
 	alertHandlers{h}.alerts()
 	leaseHandlers{h}.leases()
+	fenceHandlers{h}.fences()
 	h.events()
 	h.auditLog()
 	hostHandlers{h}.health(mux)

@@ -159,6 +159,7 @@ func featureTable() []feature {
 
 		{word: "alerts", means: "Alerts of all hosts are listed, and acknowledged.", paths: []string{"/v1/alerts", "/v1/hosts/{host}/alerts"}},
 		{word: "alert_mutes", means: "Alerts are muted for a time.", paths: []string{"/v1/alert-mutes"}},
+		{word: "fencing", means: "Hosts are switched off by fence devices, or confirmed to be off by persons.", paths: []string{"/v1/fence-devices", "/v1/fences"}},
 		{word: "alert_rules", means: "Rules of alerts are set for hosts by their labels, and take If-Match.", paths: []string{"/v1/alert-rules"}},
 		{word: "approvals", means: "People approve actions by signatures.", paths: []string{"/v1/approvals", "/v1/actions/{id}/approve", "/v1/actions/{id}/deny", "/v1/keys"}},
 		{word: "audit", means: "The audit log is searched, sealed and exported.", paths: []string{"/v1/audit"}, kinds: []string{"host.audit"}},

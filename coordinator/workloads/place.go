@@ -177,6 +177,8 @@ func (r *Room) candidates(ctx context.Context) (all []placement.Host, err error)
 				p.Closed = "it is " + string(h.State)
 			case h.Quarantined != "":
 				p.Closed = "it is quarantined"
+			case r.cfg.Fencing.Closed(h.ID) != "":
+				p.Closed = r.cfg.Fencing.Closed(h.ID)
 			case known == nil || !r.cfg.Reachable(h.ID):
 				p.Closed = "it is away"
 			case !known.fence.AtLeast(r.cfg.Min):

@@ -30,8 +30,10 @@ type Config struct {
 	Term protocol.Term
 	// Propose asks for an action in the coordinator's own name.
 	Propose func(ctx context.Context, host protocol.HostID, spec []byte) (core.Action, error)
-	// Reachable reports whether a host is there.
-	Reachable func(protocol.HostID) bool
+	// Reachable reports whether a host is there, and Left whether it has ended its
+	// connection on purpose.
+	Reachable, Left func(protocol.HostID) bool
+	Fencing         Fencing
 }
 
 // Room keeps unique workloads. All methods are safe for concurrent use.
@@ -52,6 +54,9 @@ type workload struct {
 	named protocol.Seq // the newest grant that named it
 	quiet bool         // its host has told since that it does not run
 	shut  bool         // grants are withheld: a decision about it is on its way to the disk
+	// shutMS is since when, by the boot clock; 0 if a process before did that.
+	shutMS int64
+	idle   bool // its host has told last that it does not run
 }
 
 // holder is what is known of a host.
@@ -106,15 +111,17 @@ func (r *Room) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.S
 		}
 	}
 	held = []protocol.LeaseHeld{}
+	closed := r.cfg.Fencing.Closed(host) != ""
 	settling := r.view().Settling()
 	for _, w := range r.of(host) {
 		e, running := runs[w.CTID]
+		w.idle = !running
 		if !names[w.CTID] && w.named.Compare(lease.Took) < 0 {
 			w.quiet = true
 		} else if names[w.CTID] {
 			w.quiet = false
 		}
-		if w.Phase != unique.Held || w.shut || settling && !(running && e == w.Epoch) || len(held) == protocol.MaxHeld {
+		if w.Phase != unique.Held || w.shut || closed || settling && !(running && e == w.Epoch) || len(held) == protocol.MaxHeld {
 			continue
 		}
 		w.named = seq
@@ -268,7 +275,9 @@ func (r *Room) decide(ctx context.Context, id protocol.CTID) error {
 		return nil
 	}
 	r.mu.Lock()
-	w.shut = next.Phase != unique.Held
+	if w.shut = next.Phase != unique.Held; w.shut && w.Phase == unique.Held {
+		w.shutMS = r.base.Boot()
+	}
 	r.mu.Unlock()
 	return r.store(ctx, w, "workload."+string(next.Phase), func(s *core.Workload) { s.Workload = next }, func() {
 		w.shut = false // its phase says it, or the decision was not stored
@@ -287,10 +296,9 @@ func (r *Room) next(id protocol.CTID, stopped bool) (w *workload, next unique.Wo
 	}
 	v := r.view()
 	v.OurSide = r.ourSide(v)
-	h := r.host(w.Host)
 	now := w.Workload.Workload
 	now.Stopped = stopped
-	next, changed = unique.Decide(now, unique.Holder{HeardMS: h.heardMS, Fence: h.fence, Quiet: w.quiet}, v)
+	next, changed = unique.Decide(now, r.holderOf(w), v)
 	next.Stopped = false // its host tells it; it is not stored
 	return w, next, changed
 }

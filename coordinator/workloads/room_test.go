@@ -27,12 +27,25 @@ type stage struct {
 	fails bool // no change is stored
 	asked []string
 	away  map[protocol.HostID]bool
+	// off and closed are what the room that fences says.
+	off, closed map[protocol.HostID]bool
 }
+
+// Closed implements [Fencing].
+func (s *stage) Closed(h protocol.HostID) string {
+	if s.closed[h] {
+		return "it is being fenced"
+	}
+	return ""
+}
+
+// Off implements [Fencing].
+func (s *stage) Off(h protocol.HostID) (device, person bool) { return s.off[h], false }
 
 var ctid = protocol.CTID{0, 0, 0, 0, 0, 0, 0x70, 0, 0x80, 1}
 
 func newStage(t *testing.T) *stage {
-	s := &stage{T: t, now: 1_000_000, away: make(map[protocol.HostID]bool)}
+	s := &stage{T: t, now: 1_000_000, away: make(map[protocol.HostID]bool), off: make(map[protocol.HostID]bool), closed: make(map[protocol.HostID]bool)}
 	s.store = storetest.NewMem(storetest.Faults{Refuse: func() error {
 		if s.fails {
 			return errors.New("the disk is full")
@@ -62,6 +75,8 @@ func (s *stage) begin(counter uint64) {
 	s.Room = New(base, Config{
 		Timing: unique.Default(), Min: unique.FenceGuard, Term: protocol.Term{Ring: 1, Counter: counter},
 		Reachable: func(h protocol.HostID) bool { return !s.away[h] },
+		Left:      func(protocol.HostID) bool { return false },
+		Fencing:   s,
 		Propose: func(_ context.Context, host protocol.HostID, spec []byte) (core.Action, error) {
 			s.asked = append(s.asked, string(host))
 			return s.request(host, spec, string(protocol.Coordinator)), nil
@@ -344,5 +359,76 @@ func TestActionBesideDecision(t *testing.T) {
 	s.begin(2)
 	if w := s.only(); w.Host != "b" || w.Phase != unique.Held || w.Epoch.Counter != 2 {
 		t.Errorf("after a restart: %+v", w)
+	}
+}
+
+// TestFencedHost: while a host is being fenced nothing is granted to it; when it is known to
+// be off, what it held goes elsewhere at once, also what goes on without a lease; and
+// nothing is placed there before it was let in again.
+func TestFencedHost(t *testing.T) {
+	s := born(t, "none")
+	s.mu.Lock()
+	s.all[ctid].Keeps = true
+	s.mu.Unlock()
+	first := s.only().Epoch
+	s.away["a"] = true
+	s.keep(5 * time.Minute)
+	if w := s.only(); w.Phase != unique.Withheld || !strings.Contains(w.Why, "offline contract keep") {
+		t.Fatalf("%+v", w)
+	}
+	all := s.Suspects()
+	if len(all) != 1 || all[0].ID != "a" || !all[0].Lost || all[0].Silent < 5*time.Minute || len(all[0].Work) != 1 || all[0].Work[0].ByLease || all[0].Work[0].Stuck {
+		t.Errorf("suspects: %+v", all)
+	}
+	s.closed["a"] = true
+	if _, named := s.renew("a", protocol.Seq{}, protocol.LeaseHeld{CTID: ctid, Epoch: first, Running: true}); named {
+		t.Error("a host that is being fenced is let")
+	}
+	s.off["a"] = true
+	s.later(time.Second)
+	if w := s.only(); w.Host != "b" || w.Phase != unique.Held || w.Epoch.Compare(first) <= 0 {
+		t.Errorf("%+v", w)
+	}
+	if all := s.Suspects(); len(all) != 0 {
+		t.Errorf("suspects: %+v", all)
+	}
+	s.ends(protocol.StateFailed, "no such template")
+	s.away["a"] = false
+	s.keep(20 * time.Second)
+	var took protocol.Seq
+	for range 5 {
+		took, _ = s.renew("b", took)
+		s.later(time.Second)
+	}
+	if w := s.only(); w.Phase != unique.Free || !strings.Contains(w.Why, "a: it is being fenced") {
+		t.Errorf("a host that was not let in again gets it: %+v", w)
+	}
+}
+
+// TestFencedWhileHeard: a host that was heard just now, and is then known to be off, runs
+// nothing that it held.
+func TestFencedWhileHeard(t *testing.T) {
+	s := born(t, "none")
+	s.away["a"], s.closed["a"], s.off["a"] = true, true, true
+	s.later(3 * time.Second)
+	if w := s.only(); w.Host != "b" || w.Phase != unique.Held {
+		t.Errorf("%+v", w)
+	}
+}
+
+// TestStuck: a host that goes on running what is withheld from it, although it is heard, is
+// told of when its lease must have ended.
+func TestStuck(t *testing.T) {
+	s := born(t, "none")
+	e := s.only().Epoch
+	s.mu.Lock()
+	s.all[ctid].Moves = true
+	s.mu.Unlock()
+	for range 14 {
+		s.renew("a", protocol.Seq{}, protocol.LeaseHeld{CTID: ctid, Epoch: e, Running: true})
+		s.later(10 * time.Second)
+	}
+	if all := s.Suspects(); len(all) != 1 || all[0].Lost || !all[0].Work[0].Stuck {
+		t.Errorf("suspects: %+v", all)
 	}
 }

@@ -109,6 +109,8 @@ const (
 	AlertsMarked    Step = "C29" // an alert is acknowledged, or alerts are muted
 	StoreRecovered  Step = "C31" // a restored store is made another one
 	WorkloadDecided Step = "C45" // which host holds a unique workload, under which epoch, or that none does
+	FenceStepped    Step = "C46" // a step of a fence, before it is taken, and what came of it
+	FenceDevicesSet Step = "C47" // fence devices, and what was found about them
 	BackupPlaced    Step = "C32" // a backup that was read back has its name
 	RestoreDeclared Step = "C33" // the file that says that a directory is being restored
 	StateRestored   Step = "C34" // and that it is
@@ -133,7 +135,7 @@ func Steps() []Step {
 		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed, SnapshotMade, SnapshotRestored, SnapshotDoomed, BackupKept,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
-		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, WorkloadDecided, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
+		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, WorkloadDecided, FenceStepped, FenceDevicesSet, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
 		FilePlaced, DatabasePlaced, BatchCommitted,
 	}
 }

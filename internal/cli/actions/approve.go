@@ -17,7 +17,6 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
-	"github.com/hostler-io/hostler/internal/cli/keyring"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
@@ -139,7 +138,7 @@ func (a *commands) approve(ctx context.Context, r *conn.Remote, c *approving, id
 	for _, b := range bundles {
 		a.showBundle(b)
 	}
-	k, person, err := a.approver(f, chain, c)
+	k, person, err := a.keys.Approver(string(f.Name), chain, c.key, c.gpg)
 	if err != nil {
 		return nil, err
 	}
@@ -335,55 +334,6 @@ func (b *bundle) containers() []string {
 		}
 	}
 	return all
-}
-
-// approver returns the key to sign with, and as whom the ring knows it.
-func (a *commands) approver(f conn.FleetFiles, chain *certs.Chain, c *approving) (keyring.PersonKey, string, error) {
-	people := map[protocol.KeyID]string{}
-	for _, p := range chain.Ring().People {
-		for _, raw := range p.Keys {
-			if k, err := certs.ParsePublicKey(raw); err == nil {
-				people[k.Key()] = p.Person
-			}
-		}
-	}
-	candidates, err := a.candidates(c)
-	if err != nil {
-		return keyring.PersonKey{}, "", err
-	}
-	known := slices.DeleteFunc(slices.Clone(candidates), func(k keyring.PersonKey) bool { return people[k.Public.Key()] == "" })
-	switch {
-	case len(known) == 1:
-		return known[0], people[known[0].Public.Key()], nil
-	case len(known) > 1:
-		return keyring.PersonKey{}, "", term.Usage("use --key "+known[0].Name, "several keys on this machine belong to approvers: %q", conn.Each(known, func(k keyring.PersonKey) string { return k.Name }))
-	case len(candidates) == 0:
-		return keyring.PersonKey{}, "", &term.Failure{
-			Code: term.ExitRefused, What: "this machine has no key to sign with", Why: "a token alone approves nothing",
-			Next: "hostler key generate, or hostler key import --gpg USER",
-		}
-	}
-	return keyring.PersonKey{}, "", &term.Failure{
-		Code: term.ExitRefused, What: fmt.Sprintf("no approver of ring %d has key %s", chain.Ring().Number, candidates[0].Public.Key()),
-		Why:  "no owner of fleet " + string(f.Name) + " has added it, or it was removed",
-		Next: "hostler key export, and on the machine of an owner: hostler fleet ring add-approver PERSON FILE --out RING",
-	}
-}
-
-// candidates are the keys that may be meant.
-func (a *commands) candidates(c *approving) ([]keyring.PersonKey, error) {
-	switch {
-	case c.gpg != "":
-		g, err := a.keys.NewGPGSigner(c.gpg)
-		if err != nil {
-			return nil, err
-		}
-		return []keyring.PersonKey{{Name: c.gpg, Public: g.Public}}, nil
-	case c.key != "":
-		k, err := a.keys.FindKey(c.key)
-		return []keyring.PersonKey{k}, err
-	}
-	return a.keys.Keys()
 }
 
 // approveBundle signs for one bundle and hands the signature over.

@@ -1,0 +1,87 @@
+package workloads
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hostler-io/hostler/fence"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/unique"
+)
+
+// Fencing knows which hosts are switched off. It is safe for concurrent use, and calls
+// nothing of the room.
+type Fencing interface {
+	// Closed says why nothing is granted to a host; empty if it may be.
+	Closed(protocol.HostID) string
+	// Off tells what shows that a host runs nothing: a device, or the word of a person. It
+	// holds from the moment on at which nothing was granted any more.
+	Off(protocol.HostID) (device, person bool)
+}
+
+// holderOf is what unique is asked with about a workload. The caller holds the lock.
+func (r *Room) holderOf(w *workload) unique.Holder {
+	h := r.host(w.Host)
+	off, confirmed := r.cfg.Fencing.Off(w.Host)
+	return unique.Holder{HeardMS: h.heardMS, Fence: h.fence, Quiet: w.quiet, Off: off, Confirmed: confirmed}
+}
+
+// HeardMS is when a host was heard last, by the boot clock; 0 if it was not since the
+// process began.
+func (r *Room) HeardMS(host protocol.HostID) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.hosts[host]; h != nil {
+		return h.heardMS
+	}
+	return 0
+}
+
+// OurSide says whether the room has just begun, and why it may be our side that failed.
+func (r *Room) OurSide() (settling bool, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := r.view()
+	if r.ourSide(v) {
+		why = "half of the hosts went at once, so our own side may be what failed"
+	}
+	return v.Settling(), why
+}
+
+// Suspects lists the hosts that may run what is withheld from them, or would be if our own
+// side were not suspected, by name.
+func (r *Room) Suspects() []fence.Host {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := r.view()
+	found := make(map[protocol.HostID]*fence.Host)
+	for _, w := range r.all {
+		h := r.holderOf(w)
+		lost := v.NowMS-max(h.HeardMS, v.StartedMS) >= v.Timing.TTL.Milliseconds()
+		if w.Phase == unique.Free || w.Phase == unique.Held && !lost {
+			continue
+		}
+		proof, why := unique.Proof(w.Workload.Workload, h, v)
+		if proof != "" {
+			continue
+		}
+		f := found[w.Host]
+		if f == nil {
+			f = &fence.Host{ID: w.Host, Lost: lost, Silent: time.Duration(v.NowMS-max(h.HeardMS, v.StartedMS)) * time.Millisecond, Goodbye: r.cfg.Left(w.Host)}
+			found[w.Host] = f
+		}
+		since := max(w.shutMS, v.StartedMS)
+		f.Work = append(f.Work, fence.Work{
+			CTID: w.CTID.String(), Name: string(w.Name), Why: why, ByLease: unique.ByLease(w.Workload.Workload, h, v), Runs: !w.idle,
+			Stuck: !lost && w.Phase == unique.Withheld && !w.idle && v.NowMS-since > v.Timing.Takeover().Milliseconds(),
+		})
+	}
+	var all []fence.Host
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		slices.SortFunc(found[id].Work, func(a, b fence.Work) int { return cmp.Compare(a.CTID, b.CTID) })
+		all = append(all, *found[id])
+	}
+	return all
+}
