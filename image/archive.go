@@ -212,22 +212,28 @@ func (s *Store) takeRoot(store *blob.Store, root protocol.Digest, size int64) (R
 	if err != nil {
 		return Record{}, err
 	}
+	r, err := s.takeLayer(store, config, v1.Descriptor{MediaType: types.OCIUncompressedLayer, Size: size, Digest: hashOf(root)}, nil)
+	r.Digest, r.Root = "sha256:"+root.String(), true // what people can compare
+	return r, err
+}
+
+func hashOf(d protocol.Digest) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: d.String()} }
+
+// takeLayer makes an image of a configuration and one layer that the store has.
+func (s *Store) takeLayer(store *blob.Store, config []byte, layer v1.Descriptor, notes map[string]string) (Record, error) {
 	sum := protocol.Sum(config)
 	if err := put(store, sum, config); err != nil {
 		return Record{}, err
 	}
-	hash := func(d protocol.Digest) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: d.String()} }
 	manifest, err := json.Marshal(v1.Manifest{
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
-		Config: v1.Descriptor{MediaType: types.OCIConfigJSON, Size: int64(len(config)), Digest: hash(sum)},
-		Layers: []v1.Descriptor{{MediaType: types.OCIUncompressedLayer, Size: size, Digest: hash(root)}},
+		Config: v1.Descriptor{MediaType: types.OCIConfigJSON, Size: int64(len(config)), Digest: hashOf(sum)},
+		Layers: []v1.Descriptor{layer}, Annotations: notes,
 	})
 	if err != nil {
 		return Record{}, err
 	}
-	r, err := s.takeManifest(store, manifest, func(v1.Descriptor, protocol.Digest) error { return nil })
-	r.Digest, r.Root = "sha256:"+root.String(), true // what people can compare
-	return r, err
+	return s.takeManifest(store, manifest, func(v1.Descriptor, protocol.Digest) error { return nil })
 }
 
 // takeFile makes an image of a file in the store: an archive of a layout, or of a root

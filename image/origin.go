@@ -14,7 +14,8 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// origin is where an image comes from: one of its fields besides key.
+// origin is where an image comes from: one of its fields besides key, or none of an image
+// that was made on this host.
 type origin struct {
 	// key is the same for the same image, however it was written.
 	key string
@@ -51,6 +52,14 @@ func isServerName(s string) bool {
 // where reads a reference.
 func (r *Registries) where(reference string) (o origin, err error) {
 	o.key = reference
+	if container.IsLocalImage(reference) {
+		parsed, err := name.ParseReference("host.local/" + strings.TrimPrefix(reference, container.LocalImage)) // a registry has a dot
+		if err != nil {
+			return o, fmt.Errorf("%w: %w; want %sNAME:VERSION", ErrReference, err, container.LocalImage)
+		}
+		o.key = container.LocalImage + strings.TrimPrefix(parsed.Name(), "host.local/")
+		return o, nil
+	}
 	if container.IsOCI(reference) || container.IsWord(reference) {
 		if o.ref, err = parse(reference); err == nil {
 			o.key = o.ref.Name()

@@ -15,7 +15,7 @@ var ErrReference = errors.New("no reference to an image")
 // who reads it.
 func parse(reference string) (name.Reference, error) {
 	registry, _, ok := strings.Cut(reference, "/")
-	if !ok || !strings.ContainsAny(registry, ".:") && registry != "localhost" {
+	if !ok || !strings.ContainsAny(registry, ".:") {
 		return nil, fmt.Errorf("%w: %.100q does not say its registry; name it, too: docker.io/library/%s", ErrReference, reference, reference)
 	}
 	ref, err := name.ParseReference(reference)

@@ -120,6 +120,10 @@ type Record struct {
 	Root bool `json:",omitempty"`
 	// Version is that of an image server.
 	Version string `json:",omitempty"`
+	// Key is that of the action that made the image of a container, and Kept how that
+	// container was kept. Neither is set of others.
+	Key  string          `json:",omitempty"`
+	Kept json.RawMessage `json:",omitempty"`
 	// Parts are the manifest, the configuration and the layers, in that order.
 	Parts []protocol.Digest
 }
@@ -160,10 +164,13 @@ func (s *Store) Fetch(ctx context.Context, reference, pull string, told func(str
 	}
 	var img container.Image
 	release, err := func() {}, fs.ErrNotExist
-	if pull != container.PullAlways {
+	local := container.IsLocalImage(reference)
+	if pull != container.PullAlways || local {
 		img, release, err = s.open(from.key)
 	}
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && local:
+		err = fmt.Errorf("%w: %s is made on a host, by hostler image promote or import, and no registry has it", ErrNotFound, reference)
 	case errors.Is(err, fs.ErrNotExist) && pull == container.PullNever:
 		err = fmt.Errorf("%w: %s; fetch it with hostler image pull, or let it be fetched with --pull missing", ErrNotFound, reference)
 	case errors.Is(err, fs.ErrNotExist):
@@ -260,6 +267,9 @@ func (s *Store) List() ([]Record, error) {
 // Pull fetches an image although it may be there: its reference may mean another one now.
 func (s *Store) Pull(ctx context.Context, reference string, told func(string)) (Record, error) {
 	from, err := s.cfg.Registries.where(reference)
+	if err == nil && container.IsLocalImage(reference) {
+		err = fmt.Errorf("%w: %s is made on a host, by hostler image promote or import, and no registry has it", ErrReference, reference)
+	}
 	if err == nil && from.file != "" { // who pulls may not be who may read every file of the host
 		err = fmt.Errorf("%w: %s is read when a container is made of it, and not before", ErrReference, reference)
 	}

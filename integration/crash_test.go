@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/podmantest"
 	"github.com/hostler-io/hostler/internal/sqldb"
@@ -47,7 +48,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "A15", "A18", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
-		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43"}, containerPoints},
+		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43", "S51", "S52"}, containerPoints},
 		{"transfers", []failpoint.Step{"A14", "C19", "S17"}, transferPoints},
 		{"workloads", []failpoint.Step{"C45"}, workloadPoints},
 		{"fences", []failpoint.Step{"C46", "C47"}, fencePoints},
@@ -61,7 +62,7 @@ func groups() []group {
 		{"enrolment", []failpoint.Step{"A8", "A12", "A13", "C6", "C7", "F1", "F2"}, enrolmentPoints},
 		{"replacement", []failpoint.Step{"C24"}, replacementPoints},
 		{"backups", []failpoint.Step{"S44"}, backupPoints},
-		{"podman", []failpoint.Step{"A7", "S41", "S42", "S43"}, podmanPoints},
+		{"podman", []failpoint.Step{"A7", "S41", "S42", "S43", "S51", "S52"}, podmanPoints},
 		{"rules", []failpoint.Step{"A16", "C14", "C25", "C26", "C29"}, rulePoints},
 		{"notifications", []failpoint.Step{"C27", "C28"}, noticePoints},
 		{"first steps", []failpoint.Step{"C8"}, initPoints},
@@ -259,14 +260,14 @@ func (c *wreck) asked(t *testing.T, l *limb, at *victim) {
 
 func containerPoints(t *testing.T) {
 	c := newWreck(t)
-	c.lives(t, c.addLimb(t, "edge-01", true), "busybox", "A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43")
+	c.lives(t, c.addLimb(t, "edge-01", true), "busybox", "A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43", "S51", "S52")
 }
 
 // podmanPoints are those of an agent that changes files of containers itself.
 func podmanPoints(t *testing.T) {
 	c := newWreck(t)
 	socket := podmantest.Start(t).Socket
-	c.lives(t, c.addLimb(t, "edge-01", true, "[podman]\nuse = \"on\"\nsocket = \""+socket+"\"\n"), podmantest.Image, "A7", "S41", "S42", "S43")
+	c.lives(t, c.addLimb(t, "edge-01", true, "[podman]\nuse = \"on\"\nsocket = \""+socket+"\"\n"), podmantest.Image, "A7", "S41", "S42", "S43", "S51", "S52")
 }
 
 // lives kills at each step while containers of a template are led through their lives.
@@ -297,7 +298,8 @@ func (c *wreck) cycle(t testing.TB, l *limb, template, name string) {
 
 // life is that of a container.
 func life(id protocol.CTID, template, name string) []protocol.Spec {
-	snap, twin := data.SnapshotName{Snapshot: "s1"}, newCTID()
+	snap, twin, made := data.SnapshotName{Snapshot: "s1"}, newCTID(), newCTID()
+	img := data.NewImage{Image: strings.ToLower(name) + ":1"}
 	return []protocol.Spec{
 		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Args: &protocol.CreateArgs{Template: template, Start: true}},
 		{Kind: protocol.KindExec, Target: id, Args: protocol.Command("true")},
@@ -314,11 +316,22 @@ func life(id protocol.CTID, template, name string) []protocol.Spec {
 		{Kind: protocol.KindSnapshotRemove, Target: id, Args: &protocol.SnapshotRemoveArgs{SnapshotName: snap}},
 		{Kind: protocol.KindClone, Target: twin, Name: protocol.ContainerName(name + "-c"), Args: &protocol.CloneArgs{Clone: data.Clone{Source: id.String(), SourceName: name}}},
 		{Kind: protocol.KindDestroy, Target: twin, Args: &protocol.StopArgs{GraceMS: 100}},
+		{Kind: protocol.KindPromote, Target: id, Args: &protocol.PromoteArgs{NewImage: img}},
+		{Kind: protocol.KindDemote, Target: made, Name: protocol.ContainerName(name + "-d"), Args: &protocol.DemoteArgs{Demotion: data.Demotion{Image: img.Reference(), Runtime: runtimeOf(template)}}},
+		{Kind: protocol.KindDestroy, Target: made, Args: &protocol.StopArgs{GraceMS: 100}},
 		{Kind: protocol.KindRename, Target: id, Args: &protocol.RenameArgs{NewName: protocol.ContainerName(name + "-b")}},
 		{Kind: protocol.KindStart, Target: id},
 		{Kind: protocol.KindStopNow, Target: id},
 		{Kind: protocol.KindDestroy, Target: id, Args: &protocol.StopArgs{GraceMS: 100}},
 	}
+}
+
+// runtimeOf is what makes containers of a template.
+func runtimeOf(template string) string {
+	if container.IsOCI(template) {
+		return string(container.KindPodman)
+	}
+	return string(container.KindLXC)
 }
 
 func newCTID() protocol.CTID {

@@ -3,7 +3,9 @@ package lxc
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -11,19 +13,33 @@ import (
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
+// record is what the helper has written down of a container, as far as this package reads it.
+type record struct {
+	Template, Digest string
+	Argv             []string
+	IDs              container.IDRange
+}
+
+func readRecord(dir string) (rec record, err error) {
+	raw, err := rundir.ReadCapped(filepath.Join(dir, "hostler.json"), maxConfig)
+	if err == nil {
+		raw, err = rundir.CheckSum(raw)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &rec)
+	}
+	return rec, err
+}
+
 // Describe returns what runs in a container, and how, as an image says it.
 func (r *Runtime) Describe(_ context.Context, name string) (img container.Image, err error) {
 	if err := container.CheckReference(name); err != nil {
 		return img, fmt.Errorf("lxc describe: %w: %w", container.ErrNotFound, err)
 	}
 	dir := filepath.Join(r.cfg.LXCPath, name)
-	raw, err := rundir.ReadCapped(filepath.Join(dir, "hostler.json"), maxConfig)
-	if err == nil {
-		raw, err = rundir.CheckSum(raw)
-	}
-	var record struct{ Argv []string }
-	if err == nil {
-		err = json.Unmarshal(raw, &record)
+	record, err := readRecord(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return img, fmt.Errorf("lxc describe %q: %w, or not made by Hostler", name, container.ErrNotFound)
 	}
 	if err != nil {
 		return img, fmt.Errorf("lxc describe %q: its record: %w", name, err)

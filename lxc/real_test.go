@@ -28,6 +28,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
+	"github.com/hostler-io/hostler/image"
 	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/lxc/internal/wire"
@@ -194,7 +195,11 @@ func killInit(t *testing.T, r container.Runtime, name string) {
 
 func TestConformance(t *testing.T) {
 	containertest.Run(t, func(t *testing.T) containertest.Subject {
-		m := newMachine(t, nil)
+		images, err := image.Open(image.Config{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := newMachine(t, func(c *lxc.Config) { c.Images = images })
 		return containertest.Subject{
 			Runtime: m.Runtime, Spec: m.specs,
 			Kill:  func(t *testing.T, name string) { killInit(t, m, name) },

@@ -165,8 +165,8 @@ func (r *Runtime) body(ctx context.Context, spec container.CreateSpec, image str
 
 // firstID is the first of the ids of the host of a container of ours; 0 of a privileged one.
 func firstID(labels map[string]string) (uint32, error) {
-	text, ok := labels[labelIDs]
-	if !ok {
+	text := labels[labelIDs] // empty of one that was made of a promoted image
+	if text == "" {
 		return 0, nil
 	}
 	first, err := strconv.ParseUint(text, 10, 32)
@@ -183,7 +183,7 @@ func (r *Runtime) freeIDs(ctx context.Context) (uint32, error) {
 	}
 	used := make(map[uint64]bool)
 	for _, l := range all {
-		if first, err := firstID(l.Labels); err == nil {
+		if first, err := firstID(l.Labels); err == nil && first > 0 {
 			used[uint64(first)] = true
 		}
 	}

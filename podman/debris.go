@@ -40,6 +40,9 @@ func (r *Runtime) Debris(ctx context.Context, repair bool) (found []container.De
 		}
 		cables := make(map[string]bool) // that containers have
 		for _, l := range all {
+			if l.Labels[labelCTID] == "" {
+				continue // another program has made it of an image that was one of our containers
+			}
 			d, half := r.half(l)
 			if !half {
 				cables[cableOf(container.CTID(l.Labels[labelCTID]))] = true

@@ -108,7 +108,7 @@ type details struct {
 	Args   []string
 	Config struct {
 		Labels           map[string]string
-		Env              []string
+		Env, Cmd         []string
 		User, WorkingDir string
 		StopSignal       json.RawMessage // a number, or since podman 5 a name
 	}

@@ -41,6 +41,7 @@ var DefaultIDs = container.IDRange{First: 1_668_435_456, Count: 1024 << 16}
 // Runtime is podman on this host. All methods may be called concurrently.
 type Runtime struct {
 	shooting
+	promoting
 	cfg Config
 	api *api
 
@@ -74,7 +75,7 @@ func New(cfg Config) (*Runtime, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Runtime{cfg: cfg, api: newAPI(cfg.Socket), held: make(map[string]chan struct{})}
-	r.shooting = shooting{r}
+	r.shooting, r.promoting = shooting{r}, promoting{r}
 	return r, nil
 }
 

@@ -23,10 +23,13 @@ func (i Images) fetched(ctx context.Context, name, pull string) (string, error) 
 		return "", fmt.Errorf("%w: podman makes containers of images of registries alone, and %s is none; use LXC", container.ErrUnsupported, name)
 	}
 	policy := container.PullAlways
-	if pull != container.PullAlways {
+	if pull != container.PullAlways || container.IsLocalImage(name) {
 		id, err := i.id(ctx, name)
 		if !errors.Is(err, container.ErrNotFound) {
 			return id, err
+		}
+		if container.IsLocalImage(name) {
+			return "", fmt.Errorf("%w: podman has no image %s; it is made on a host, by hostler image promote or import, and no registry has it. If LXC has it, ask with --runtime lxc", container.ErrNotFound, name)
 		}
 		if pull == container.PullNever {
 			return "", fmt.Errorf("%w: this host does not have the image %s, and may not fetch it for this container", container.ErrNotFound, name)

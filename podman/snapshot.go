@@ -1,6 +1,7 @@
 package podman
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,12 +42,14 @@ func (s *storage) snapshots() (snapshot.Dir, error) {
 	return snapshot.Dir{Path: filepath.Join(filepath.Dir(upper), snapshotDir), Tree: upper}, nil
 }
 
+// merged is where the files of a container are while they are mounted.
+func (s *storage) merged() string {
+	return cmp.Or(s.Data["MergedDir"], filepath.Join(filepath.Dir(s.Data["UpperDir"]), "merged"))
+}
+
 // mounted reports whether the files of a container are in use by a mount.
 func (s *storage) mounted() (bool, error) {
-	merged := s.Data["MergedDir"]
-	if merged == "" {
-		merged = filepath.Join(filepath.Dir(s.Data["UpperDir"]), "merged")
-	}
+	merged := s.merged()
 	var at, above syscall.Stat_t
 	err := syscall.Stat(merged, &at)
 	if errors.Is(err, os.ErrNotExist) {

@@ -52,7 +52,7 @@ var powers = []power{
 	{"files fetched from containers outside allowed paths", []protocol.Kind{protocol.KindContainerPull}, byPath},
 	{"new containers, which can be privileged, mount the host's directories and bring hooks and raw keys", []protocol.Kind{protocol.KindCreate, protocol.KindClone}, byNothing},
 	{"the configuration of containers: privileges, host mounts, hooks and raw keys", []protocol.Kind{protocol.KindConfig, protocol.KindSet}, byNothing},
-	{"unsigned imports, whose content runs as root", []protocol.Kind{kindImport, kindBuild, kindRestore, protocol.KindRestore}, byNothing},
+	{"unsigned imports, whose content runs as root", []protocol.Kind{kindImport, kindBuild, kindRestore, protocol.KindRestore, protocol.KindDemote}, byNothing},
 	{"the policy itself", []protocol.Kind{protocol.KindPolicySet}, byNothing},
 	{"the agent's own program and state", []protocol.Kind{protocol.KindHostUpgrade, kindStateRestore}, byNothing},
 	{"the network of the host, and so the servers that it trusts", []protocol.Kind{kindNetwork}, byNothing},

@@ -97,6 +97,14 @@ func (h create) begin(j *actions.Job, o *operation) {
 
 		Committed: o.rec.Made,
 	}
+	if a, ok := o.spec.Args.(*protocol.DemoteArgs); ok {
+		if o.rec.Made { // the image may be gone
+			s.Steps = nil
+		}
+		if !a.Keep {
+			s.Steps = append(s.Steps, actions.Step{Do: o.forget})
+		}
+	}
 	if argsOf(o.spec).Start {
 		s.Steps = append(s.Steps, actions.Step{Do: func(ctx context.Context) (queue.Change, error) {
 			if err := o.start(ctx); err != nil {
@@ -121,9 +129,13 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 			Privileged: argsOf(o.spec).Privileged, Pull: argsOf(o.spec).Pull,
 			Hostname: string(o.rec.Settings.Hostname), Env: o.rec.Settings.Env, Command: o.rec.Settings.Command,
 		}
-		if _, restored := o.spec.Args.(*protocol.RestoreArgs); restored {
+		switch o.spec.Kind {
+		case protocol.KindRestore:
 			spec.Env, spec.Command = nil, nil // the backup says what runs in it
 			spec.Image, err = o.backedUp(ctx, h.Containers)
+		case protocol.KindDemote:
+			spec.Env, spec.Command = nil, nil // the image says it
+			err = o.demoted(ctx, h.Containers)
 		}
 		if err == nil {
 			err = o.produce(ctx, spec)

@@ -29,14 +29,15 @@ const backupTemplate = "backup:"
 
 // argsOf are the arguments of a creation.
 func argsOf(s *protocol.Spec) protocol.CreateArgs {
-	if s.Kind == protocol.KindClone {
-		return protocol.CreateArgs{Start: protocol.ArgsOf[protocol.CloneArgs](s).Start}
+	switch a := s.Args.(type) {
+	case *protocol.CloneArgs:
+		return protocol.CreateArgs{Start: a.Start}
+	case *protocol.DemoteArgs:
+		return protocol.CreateArgs{Template: a.Image, Runtime: a.Runtime, Pull: container.PullNever, Start: a.Start}
+	case *protocol.RestoreArgs:
+		return protocol.CreateArgs{Template: backupTemplate + a.Backup, Start: a.Start}
 	}
-	args, restored := s.Args.(*protocol.RestoreArgs)
-	if !restored {
-		return protocol.ArgsOf[protocol.CreateArgs](s)
-	}
-	return protocol.CreateArgs{Template: backupTemplate + args.Backup, Start: args.Start}
+	return protocol.ArgsOf[protocol.CreateArgs](s)
 }
 
 // backedUp is what a container is made from that is restored. Its record is that of the
@@ -63,14 +64,14 @@ func (o *operation) backedUp(ctx context.Context, c *Containers) (*container.Ima
 }
 
 // keepAs has a restored container kept as one was. Ports of the host that lead elsewhere
-// now are left out: the container that was backed up may be there still.
+// now are left out: the first container may be there still.
 func (o *operation) keepAs(ctx context.Context, c *Containers, was setting.New) error {
 	set, err := limit.Parse(was.Limits)
 	if err == nil {
 		err = errors.Join(was.Check(), limitable(c, set), checkable(c, was.Health), counted(c.cfg.Coordinator, was.Offline))
 	}
 	if err != nil {
-		return fmt.Errorf("the container of the backup was kept as no container of this host can be: %w", err)
+		return fmt.Errorf("the container that this is made of was kept as no container of this host can be: %w", err)
 	}
 	rec := &o.rec
 	rec.Class, rec.Offline, rec.Labels = cmp.Or(was.Class, rec.Class), cmp.Or(was.Offline, rec.Offline), was.Labels

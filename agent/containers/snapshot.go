@@ -45,35 +45,39 @@ func (h snap) Begin(j *actions.Job) {
 	}
 	key := j.Action().ID.String()
 	args := protocol.ArgsOf[protocol.SnapshotArgs](o.spec)
-	m := h.managed[o.rec.CTID]
-	var s actions.Saga
+	h.run(j, o, h.managed[o.rec.CTID].still(o, key, args.Pause, func(ctx context.Context, paused bool) error {
+		r, err := o.snapshotter()
+		if err == nil {
+			err = r.Snapshot(ctx, string(o.rec.Name), container.Snapshot{Name: args.Snapshot, Key: key, MadeMS: o.cfg.Loop.WallMS(), Paused: paused})
+		}
+		return err
+	}))
+}
+
+// still is a saga that does something with the files of a container. If pause is set, one
+// that runs is frozen meanwhile, after its record says for which action that is.
+func (m *managed) still(o *operation, key string, pause bool, do func(ctx context.Context, paused bool) error) (s actions.Saga) {
 	paused := o.rec.Settings.Paused == key
-	if !paused && args.Pause && m.seen && m.info.State == container.StateRunning {
+	if !paused && pause && m.seen && m.info.State == container.StateRunning {
 		paused = true
 		o.rec.Settings.Paused = key
 		s.Steps = append(s.Steps, actions.Step{Do: func(context.Context) (queue.Change, error) { return keep(o.rec), nil }})
 	}
 	s.Steps = append(s.Steps, actions.Step{Do: func(ctx context.Context) (queue.Change, error) {
-		return o.snapshot(ctx, container.Snapshot{Name: args.Snapshot, Key: key, MadeMS: o.cfg.Loop.WallMS(), Paused: paused})
+		if !paused {
+			return queue.Change{}, do(ctx, false)
+		}
+		return o.paused(ctx, key, do)
 	}, Commit: true})
-	s.Undo = func(ctx context.Context, why error) (queue.Change, error) {
-		return o.unpause(ctx, key, why)
-	}
-	h.run(j, o, s)
+	s.Undo = func(ctx context.Context, why error) (queue.Change, error) { return o.unpause(ctx, key, why) }
+	return s
 }
 
 // Settle implements [actions.Settler]: what was paused for it runs again.
 func (h snap) Settle(j *actions.Job) { h.Begin(j) }
 
-// snapshot makes a snapshot, of a container that is paused meanwhile if that is asked for.
-func (o *operation) snapshot(ctx context.Context, s container.Snapshot) (queue.Change, error) {
-	r, err := o.snapshotter()
-	if err != nil {
-		return queue.Change{}, err
-	}
-	if !s.Paused {
-		return queue.Change{}, r.Snapshot(ctx, string(o.rec.Name), s)
-	}
+// paused does something with the files of a container that does not run meanwhile.
+func (o *operation) paused(ctx context.Context, key string, do func(ctx context.Context, paused bool) error) (queue.Change, error) {
 	f, ok := o.runtime.(container.Freezer)
 	if !ok {
 		return queue.Change{}, o.unsupported("freeze")
@@ -81,13 +85,13 @@ func (o *operation) snapshot(ctx context.Context, s container.Snapshot) (queue.C
 	if _, err := f.Freeze(ctx, string(o.rec.Name)); err != nil && !errors.Is(err, container.ErrNotRunning) {
 		return queue.Change{}, err
 	}
-	if err := r.Snapshot(ctx, string(o.rec.Name), s); err != nil {
+	if err := do(ctx, true); err != nil {
 		return queue.Change{}, err
 	}
-	return o.unpause(ctx, s.Key, nil)
+	return o.unpause(ctx, key, nil)
 }
 
-// unpause lets a container run again that was paused for the snapshot of a key, and returns
+// unpause lets a container run again that was paused for the action of a key, and returns
 // why that was not made.
 func (o *operation) unpause(ctx context.Context, key string, why error) (queue.Change, error) {
 	f, ok := o.runtime.(container.Freezer)

@@ -25,6 +25,8 @@ func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
 		protocol.KindCreate:   create{c},
 		protocol.KindRestore:  create{c},
 		protocol.KindClone:    clone{create{c}},
+		protocol.KindPromote:  promote{needs{verb{Containers: c}, "promote"}},
+		protocol.KindDemote:   create{c},
 		protocol.KindStart:    verb{Containers: c, prepare: c.toRun, do: (*operation).startNow, forgets: true},
 		protocol.KindStop:     stop,
 		protocol.KindStopNow:  stopNow{stop},

@@ -47,6 +47,7 @@ type Fake struct {
 
 	mu         sync.Mutex
 	containers map[string]*fakeContainer
+	images     map[string]container.Promotion // by reference
 	watchers   map[*fakeWatcher]bool
 	fault      Fault
 	argv       []string
@@ -83,6 +84,7 @@ func NewFake(kind container.Kind) *Fake {
 	return &Fake{
 		kind:       kind,
 		containers: make(map[string]*fakeContainer),
+		images:     make(map[string]container.Promotion),
 		watchers:   make(map[*fakeWatcher]bool),
 		argv:       []string{"/usr/lib/hostler/fake-supervisor"},
 		pids:       1000,

@@ -46,6 +46,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		"Rename":            testRename,
 		"Rehost":            testRehost,
 		"Clone":             testClone,
+		"Promote":           testPromote,
 		"Freeze":            testFreeze,
 		"Log":               testLog,
 		"Snapshot":          testSnapshot,

@@ -165,6 +165,7 @@ func featureTable() []feature {
 		{word: "audit", means: "The audit log is searched, sealed and exported.", paths: []string{"/v1/audit"}, kinds: []string{"host.audit"}},
 		{word: "backups", means: "Containers are kept in signed archives, and made from them.", kinds: []string{"container.backup", "container.restore", "host.backup"}},
 		{word: "batches", means: "Many hosts are asked at once, listed and followed.", paths: []string{"/v1/batches"}},
+		{word: "promotions", means: "Images are made of containers, and containers of these again.", kinds: []string{"container.promote", "container.demote"}},
 		{word: "clones", means: "Containers are copied on their host.", kinds: []string{"container.clone"}},
 		{word: "checks", means: "The coordinator and its hosts look for what keeps them from working.", paths: []string{"/v1/check"}, kinds: []string{"host.check"}},
 		{word: "contracts", means: "A container is told what to do while its host is cut off.", kinds: []string{"container.set"}},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +26,17 @@ const nobody = 65534
 // attributes. Devices and sockets are left out: a runtime makes the devices that a
 // container may have. It returns how many entries there are.
 func Archive(ctx context.Context, root string, ids container.IDRange, w io.Writer) (entries int, err error) {
-	a := &archiving{ctx: ctx, ids: ids, out: tar.NewWriter(w), links: make(map[[2]uint64]string)}
+	return archive(root, &archiving{ctx: ctx, ids: ids, out: tar.NewWriter(w), links: make(map[[2]uint64]string)})
+}
+
+// ArchiveAnew is Archive without what copies must not have in common with the container,
+// as [Renew] takes it away.
+func ArchiveAnew(ctx context.Context, root string, ids container.IDRange, w io.Writer) (entries int, err error) {
+	return archive(root, &archiving{ctx: ctx, ids: ids, out: tar.NewWriter(w), links: make(map[[2]uint64]string), anew: true})
+}
+
+func archive(root string, a *archiving) (entries int, err error) {
+	ctx := a.ctx
 	if err := tree.Walk(ctx, root, a.put); err != nil {
 		return 0, err
 	}
@@ -39,6 +50,7 @@ type archiving struct {
 	links   map[[2]uint64]string // files with several names, by device and number
 	entries int
 	bytes   int64 // of all files, holes counted
+	anew    bool  // what is the container's alone is left out
 }
 
 // owner returns a user as the container sees it.
@@ -79,12 +91,18 @@ func (a *archiving) put(e *tree.Entry) error {
 			h.Typeflag, h.Linkname = tar.TypeLink, first
 			break
 		}
+		if a.anew && isKey(e.Path) {
+			return nil
+		}
 		f, err := e.Open()
 		if err != nil {
 			return err
 		}
 		defer f.Close()
 		h.Typeflag, h.Size, content = tar.TypeReg, e.Stat.Size, f
+		if a.anew && slices.Contains(identities, e.Path) {
+			h.Size = 0
+		}
 		if err := a.attributes(e, h); err != nil {
 			return err
 		}

@@ -74,6 +74,8 @@ const (
 	SnapshotRestored   Step = "S42" // a container's files are exchanged for those of a snapshot
 	SnapshotDoomed     Step = "S43" // a snapshot has left its name
 	BackupKept         Step = "S44" // a backup of a container has its name, by the agent's helper
+	ImageMade          Step = "S51" // an image that was made of a container has its name
+	ImageForgotten     Step = "S52" // an image that became a container again has lost its name
 )
 
 // The steps that the coordinator takes, one transaction each where nothing else
@@ -132,7 +134,7 @@ func Steps() []Step {
 		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept, RulesKept, AbsenceKept, PortsApplied, UpgradeStaged, UpgradeTried, ProgramReplaced,
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
-		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed, SnapshotMade, SnapshotRestored, SnapshotDoomed, BackupKept,
+		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed, SnapshotMade, SnapshotRestored, SnapshotDoomed, BackupKept, ImageMade, ImageForgotten,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
 		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, WorkloadDecided, FenceStepped, FenceDevicesSet, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,

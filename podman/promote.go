@@ -1,0 +1,217 @@
+package podman
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/image/rootfs"
+	"github.com/hostler-io/hostler/internal/failpoint"
+)
+
+// promoting is what a runtime does to make images of containers.
+type promoting struct{ r *Runtime }
+
+var _ container.Promoter = (*Runtime)(nil)
+
+// The labels of an image that was made of a container.
+const (
+	labelKey  = "hostler.promoted" // the key of the action that made it
+	labelKept = "hostler.kept"     // how its container was kept, in base64
+)
+
+// imageDetails is an image as podman has it on request.
+type imageDetails struct {
+	ID     string `json:"Id"`
+	Digest string
+	Size   int64
+	Labels map[string]string
+	Config struct {
+		Entrypoint, Cmd, Env         []string
+		User, WorkingDir, StopSignal string
+	}
+}
+
+// named returns an image that is there.
+func (i Images) named(ctx context.Context, reference string) (d imageDetails, err error) {
+	if !container.IsOCI(reference) {
+		return d, fmt.Errorf("%w: podman has no image %s", container.ErrNotFound, reference)
+	}
+	err = i.api.call(ctx, http.MethodGet, "/images/"+reference+"/json", nil, nil, &d)
+	if errors.Is(err, container.ErrNotFound) {
+		err = fmt.Errorf("%w: podman has no image %s", container.ErrNotFound, reference)
+	}
+	return d, err
+}
+
+// Promote implements container.Promoter. Podman's own commit writes the owners of files as
+// the host has them where layers are mapped by the kernel; so the files are packed here,
+// with the owners that the container sees, and imported as one layer.
+func (i promoting) Promote(ctx context.Context, name string, p container.Promotion) error {
+	r := i.r
+	return r.change(ctx, "promote", name, createTime, func(ctx context.Context) error {
+		d, err := r.inspect(ctx, name)
+		switch {
+		case err != nil:
+			return err
+		case d.ctid() == "":
+			return fmt.Errorf("%w: %s was not made by Hostler", container.ErrUnsupported, name)
+		}
+		switch there, err := r.Images().named(ctx, p.Reference); {
+		case err == nil && p.Key != "" && there.Labels[labelKey] == p.Key:
+			return nil
+		case err == nil:
+			return fmt.Errorf("%w: podman has an image %s already; choose another version, or remove it: hostler image rm", container.ErrExists, p.Reference)
+		case !errors.Is(err, container.ErrNotFound):
+			return err
+		}
+		changes, err := i.changes(ctx, d)
+		if err != nil {
+			return err
+		}
+		changes = append(changes, "LABEL "+labelKey+"="+p.Key, "LABEL "+labelKept+"="+base64.RawURLEncoding.EncodeToString(p.Kept))
+		failpoint.Before(failpoint.ImageMade)
+		err = i.packed(ctx, d, func(files io.Reader) error {
+			return r.api.call(ctx, http.MethodPost, "/images/import", url.Values{"reference": {p.Reference}, "changes": changes, "message": {"hostler image promote"}}, files, nil)
+		})
+		failpoint.After(failpoint.ImageMade)
+		return err
+	})
+}
+
+// packed has take read an archive of the files of a container.
+func (i promoting) packed(ctx context.Context, d details, take func(io.Reader) error) error {
+	first, err := firstID(d.Config.Labels)
+	if err != nil {
+		return err
+	}
+	var ids container.IDRange
+	if first > 0 {
+		ids = container.IDRange{First: first, Count: idsEach}
+	}
+	root, release, err := i.root(ctx, d)
+	if err != nil {
+		return err
+	}
+	read, write := io.Pipe()
+	packed := make(chan error, 1)
+	go func() { // waited for below
+		_, err := rootfs.ArchiveAnew(ctx, root, ids, write)
+		packed <- write.CloseWithError(err)
+	}()
+	err = take(read)
+	_ = read.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // the packer ends, if it has not
+	<-packed
+	return errors.Join(err, release())
+}
+
+// root is where the files of a container are, until release. What it has mounted is not
+// followed.
+func (i promoting) root(ctx context.Context, d details) (dir string, release func() error, err error) {
+	release = func() error { return nil }
+	if pid := d.info().InitPID; pid != 0 {
+		dir = "/proc/" + strconv.Itoa(pid) + "/root/."
+	} else {
+		if err := i.r.api.call(ctx, http.MethodPost, "/containers/"+d.ID+"/mount", nil, nil, nil); err != nil {
+			return "", release, err
+		}
+		dir = d.GraphDriver.merged()
+		release = func() error { return i.unmount(context.WithoutCancel(ctx), d) }
+	}
+	var s unix.Statfs_t
+	err = unix.Statfs(dir, &s)
+	if err == nil && s.Type != unix.OVERLAYFS_SUPER_MAGIC {
+		err = fmt.Errorf("%w: the root directory of the container is not in podman's overlay storage", container.ErrUnsupported)
+	}
+	if err != nil {
+		return "", release, errors.Join(err, release())
+	}
+	return dir, release, nil
+}
+
+// unmountTries is how often a container may have been mounted by agents that were killed.
+const unmountTries = 8
+
+// unmount takes the mount of a stopped container away, and those that were left before.
+func (i promoting) unmount(ctx context.Context, d details) error {
+	ctx, cancel := context.WithTimeout(ctx, i.r.cfg.Query)
+	defer cancel()
+	for range unmountTries {
+		if err := i.r.api.call(ctx, http.MethodPost, "/containers/"+d.ID+"/unmount", nil, nil, nil); err != nil {
+			return err
+		}
+		if busy, err := d.GraphDriver.mounted(); err != nil || !busy {
+			return err
+		}
+	}
+	return nil
+}
+
+// runtimeEnv are the variables that podman gives a container by itself.
+var runtimeEnv = []string{"container", "HOME", "HOSTNAME", "TERM"}
+
+// changes say what runs in the image, in the words of a Containerfile.
+func (i promoting) changes(ctx context.Context, d details) (all []string, err error) {
+	of := imageDetails{}
+	if err := i.r.api.call(ctx, http.MethodGet, "/images/"+d.Image+"/json", nil, nil, &of); err != nil {
+		return nil, fmt.Errorf("the image that the container was made from: %w", err)
+	}
+	for word, argv := range map[string][]string{"ENTRYPOINT": of.Config.Entrypoint, "CMD": d.Config.Cmd} {
+		if len(argv) == 0 {
+			continue
+		}
+		b, err := json.Marshal(argv)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, word+" "+string(b))
+	}
+	for word, text := range map[string]string{"USER": of.Config.User, "WORKDIR": of.Config.WorkingDir, "STOPSIGNAL": of.Config.StopSignal} {
+		if text != "" {
+			all = append(all, word+" "+text)
+		}
+	}
+	for _, e := range d.Config.Env {
+		if name, _, _ := strings.Cut(e, "="); !slices.Contains(runtimeEnv, name) || slices.Contains(of.Config.Env, e) {
+			all = append(all, "ENV "+e)
+		}
+	}
+	return all, nil
+}
+
+// Kept implements container.Promoter.
+func (i promoting) Kept(ctx context.Context, reference string) ([]byte, error) {
+	d, err := i.r.Images().named(ctx, reference)
+	if err != nil {
+		return nil, err
+	}
+	if d.Labels[labelKept] == "" {
+		return nil, fmt.Errorf("%w: the image %s was not made of a container, so nothing says how one of it is kept; create one: hostler ct create", container.ErrUnsupported, reference)
+	}
+	return base64.RawURLEncoding.DecodeString(d.Labels[labelKept])
+}
+
+// Forget implements container.Promoter. The layers stay as long as a container has them.
+func (i promoting) Forget(ctx context.Context, reference string) error {
+	if _, err := i.r.Images().named(ctx, reference); err != nil {
+		return err
+	}
+	at := strings.LastIndexByte(reference, ':')
+	query := url.Values{"repo": {reference[:at]}, "tag": {reference[at+1:]}}
+	failpoint.Before(failpoint.ImageForgotten)
+	err := i.r.api.call(ctx, http.MethodPost, "/images/"+reference+"/untag", query, nil, nil)
+	failpoint.After(failpoint.ImageForgotten)
+	return err
+}
