@@ -15,7 +15,8 @@ import (
 //     all. With limit 1 they run strictly one after the other, and commands of
 //     the host among them.
 //   - An exclusive action takes the host alone: it waits for all before it, and
-//     all after it wait for it.
+//     all after it wait for it. An upgrade of the agent does not wait for commands in
+//     containers: they go on without an agent, and may never end.
 //   - Commands of the host are in no lane: they run beside everything, no more
 //     than hostRuns at a time, in their own order.
 //   - A stop that preempts never waits; later actions on its container wait for
@@ -45,12 +46,14 @@ type laneEntry struct {
 	keys    []string // what it excludes others from: container ids and names
 	running bool
 	lacks   bool // it cannot begin: what it reads is not here
+	command bool // it is a command in a container, which needs no agent while it runs
+	upgrade bool // it replaces the agent
 }
 
 // laneOf returns the entry of an action.
 func laneOf(id protocol.ActionID, s *protocol.Spec) laneEntry {
 	info, _ := protocol.KindOf(s.Kind)
-	e := laneEntry{id: id, lane: info.Lane}
+	e := laneEntry{id: id, lane: info.Lane, command: s.Kind == protocol.KindExec, upgrade: s.Kind == protocol.KindHostUpgrade}
 	if protocol.ArgsOf[protocol.CommandArgs](s).Exclusive {
 		e.lane = protocol.LaneExclusive
 	}
@@ -195,7 +198,8 @@ type walk struct {
 	places   int  // left for actions on containers
 	hostRuns int  // left for commands of the host
 	sessions int  // left for interactive sessions
-	shared   bool // an action runs, or waits, in a container lane
+	shared   bool // an action runs, or waits, in a container lane, and is no command
+	commands bool // a command runs, or waits, in a container lane
 	alone    bool // an action runs, or waits, exclusively
 	full     bool // an action waits for a place
 	held     map[string]bool
@@ -214,13 +218,18 @@ func (w *walk) hold(e *laneEntry) {
 	case protocol.LaneExclusive:
 		w.alone = true
 	case protocol.LaneContainer:
-		w.shared = true
+		w.share(e)
 		w.places--
 		w.claim(e)
 	case protocol.LanePreempt:
 		w.shared = true
 		w.claim(e)
 	}
+}
+
+// share notes that an action shares the host with others.
+func (w *walk) share(e *laneEntry) {
+	w.shared, w.commands = w.shared || !e.command, w.commands || e.command
 }
 
 func (w *walk) claim(e *laneEntry) {
@@ -240,7 +249,7 @@ func (w *walk) admit(e *laneEntry) bool {
 		w.sessions--
 		return w.sessions >= 0
 	case protocol.LaneExclusive:
-		ok := !w.alone && !w.shared
+		ok := !w.alone && !w.shared && (e.upgrade || !w.commands)
 		w.alone = true
 		return ok
 	case protocol.LaneContainer:
@@ -251,7 +260,7 @@ func (w *walk) admit(e *laneEntry) bool {
 		if ok {
 			w.places--
 		}
-		w.shared = true
+		w.share(e)
 		w.claim(e)
 		return ok
 	case protocol.LanePreempt:

@@ -17,7 +17,8 @@ func ct(n byte) protocol.CTID     { return protocol.NewCTID(int64(n), [10]byte{n
 
 // The little language of the table: c1 is an action on container 1, n1/web the
 // creation of container 1 as web, r1/db its renaming, d1/web its destruction while
-// it is called web, s1 a stop of it that may not wait, x an exclusive one, h a
+// it is called web, s1 a stop of it that may not wait, e1 a command in it, u an upgrade
+// of the agent, x another exclusive one, h a
 // command of the host, p a ping. A star marks what runs already.
 func parseSpec(t *testing.T, s string) (spec protocol.Spec, name protocol.ContainerName) {
 	t.Helper()
@@ -39,6 +40,10 @@ func parseSpec(t *testing.T, s string) (spec protocol.Spec, name protocol.Contai
 		spec = protocol.Spec{Kind: protocol.KindRun}
 	case 't':
 		spec = protocol.Spec{Kind: protocol.KindContainerAttach, Target: ct(s[1])}
+	case 'e':
+		spec = protocol.Spec{Kind: protocol.KindExec, Target: ct(s[1])}
+	case 'u':
+		spec = protocol.Spec{Kind: protocol.KindHostUpgrade}
 	case 'p':
 		spec = protocol.Spec{Kind: protocol.KindPing}
 	default:
@@ -71,6 +76,12 @@ func TestLanes(t *testing.T) {
 		{2, 2, []string{"c1*", "c1", "c2", "c3"}, []int{2}}, // c3 has no place left
 		{4, 2, []string{"c1*", "x", "c2"}, nil},             // a writer waits: readers behind it too
 		{4, 2, []string{"x", "c2", "x"}, []int{0}},
+		{4, 2, []string{"e1*", "e2*", "u", "e3"}, []int{2}}, // commands in containers may run for ever
+		{4, 2, []string{"e1*", "e1", "u"}, []int{2}},
+		{4, 2, []string{"u*", "e1"}, nil},
+		{4, 2, []string{"e1*", "c2*", "u"}, nil},
+		{4, 2, []string{"e1*", "c1", "u"}, nil},
+		{4, 2, []string{"e1*", "x"}, nil},
 		{4, 2, []string{"c1", "x"}, []int{0}},
 		{4, 2, []string{"x*", "c1", "h", "p"}, []int{2, 3}},
 		{4, 2, []string{"t1*", "c1", "x", "t1"}, []int{1, 3}}, // a session is in nobody's way, nor anybody in its

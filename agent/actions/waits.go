@@ -62,7 +62,9 @@ func (l *lanes) behind(id protocol.ActionID) (protocol.Waits, bool) {
 		if o := find(before, func(o *laneEntry) bool { return o.lane == protocol.LaneExclusive }); o != nil {
 			return protocol.Waits{For: protocol.WaitsExclusive, Action: o.id}, true
 		}
-		if o := find(before, func(o *laneEntry) bool { return o.lane == protocol.LaneContainer }); o != nil {
+		if o := find(before, func(o *laneEntry) bool {
+			return o.lane == protocol.LaneContainer && !(e.upgrade && o.command)
+		}); o != nil {
 			return protocol.Waits{For: protocol.WaitsShared, Action: o.id}, true
 		}
 		return protocol.Waits{}, false
