@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/internal/release"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -30,6 +32,7 @@ type Record struct {
 	Version     string            `json:"version"` // the new one
 	Signer      string            `json:"signer"`  // the name of the release key
 	Packages    []string          `json:"packages"`
+	Format      release.Format    `json:"format,omitempty"` // of the packages; a record of before formats had a name is of debs
 	Programs    []string          `json:"programs"`
 	ProbationMS int64             `json:"probation_ms"`
 	Stage       Stage             `json:"stage"`
@@ -51,8 +54,8 @@ func (d Dir) Release() string { return filepath.Join(string(d), "release") }
 func (d Dir) Program(name string) string { return filepath.Join(d.Release(), "programs", name) }
 
 // Package is a package of the release.
-func (d Dir) Package(name string) string {
-	return filepath.Join(d.Release(), "packages", name+".deb")
+func (d Dir) Package(name string, format release.Format) string {
+	return filepath.Join(d.Release(), "packages", name+"."+string(format))
 }
 
 // Trial is where a new agent finds the copy of the agent's memory that it is tried
@@ -71,6 +74,7 @@ func (d Dir) Load() (r Record, err error) {
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
+	r.Format = cmp.Or(r.Format, release.Deb)
 	if err != nil {
 		return r, fmt.Errorf("read the record of the upgrade: %w", err)
 	}

@@ -42,8 +42,9 @@ type Programs struct {
 	// Swap ends this agent, so that the release in Dir is tried or put in place. It
 	// returns at once, and may be called again.
 	Swap func()
-	// Refusal is why programs cannot be replaced here; nil if they can.
-	Refusal error
+	// Format is that of the packages that have brought the programs of this host; empty
+	// if no package manager owns them. It may be called from any goroutine.
+	Format func(context.Context) release.Format
 }
 
 // Config is what the room needs. All of it is required, but Programs, without which
@@ -70,8 +71,6 @@ func (u *Upgrade) Admit(s *protocol.Spec) error {
 	switch p := u.cfg.Programs; {
 	case p == nil:
 		return fmt.Errorf("%w: this host is in no fleet, so no ring names the keys that sign packages; join a fleet first", actions.CodeUnsupported)
-	case p.Refusal != nil:
-		return fmt.Errorf("%w: %w", actions.CodeUnsupported, p.Refusal)
 	case !s.HasPayload():
 		return fmt.Errorf("%w: the upgrade comes without a package", protocol.ErrSpec)
 	}
@@ -124,7 +123,7 @@ func (u *Upgrade) carry(ctx context.Context, id protocol.ActionID, args protocol
 		if missing != nil {
 			return failed(missing), true
 		}
-		if r, err = u.stage(id, &args, payload); err != nil {
+		if r, err = u.stage(ctx, id, &args, payload); err != nil {
 			return failed(err), true
 		}
 	}
@@ -158,7 +157,7 @@ func (u *Upgrade) over(s queue.Step) (queue.Step, bool) {
 }
 
 // stage verifies and unpacks the release, and makes durable that it may be tried.
-func (u *Upgrade) stage(id protocol.ActionID, args *protocol.UpgradeArgs, payload string) (Record, error) {
+func (u *Upgrade) stage(ctx context.Context, id protocol.ActionID, args *protocol.UpgradeArgs, payload string) (Record, error) {
 	p := u.cfg.Programs
 	r := Record{Action: id, From: p.Version, Version: args.Version, ProbationMS: args.Probation().Milliseconds(), Stage: Staged}
 	if release.Compare(args.Version, p.Version) < 0 {
@@ -172,7 +171,7 @@ func (u *Upgrade) stage(id protocol.ActionID, args *protocol.UpgradeArgs, payloa
 	if err := p.Dir.begin(); err != nil {
 		return r, err
 	}
-	got, err := release.Unpack(p.Dir.Release(), p.Arch, bundle, p.Verify)
+	got, err := release.Unpack(p.Dir.Release(), p.Arch, p.Format(ctx), bundle, p.Verify)
 	switch {
 	case err != nil:
 	case got.Version != args.Version:
@@ -184,7 +183,7 @@ func (u *Upgrade) stage(id protocol.ActionID, args *protocol.UpgradeArgs, payloa
 		_ = p.Dir.clean() // the next upgrade does it otherwise
 		return r, err
 	}
-	r.Signer, r.Packages, r.Programs = got.Signer, got.Packages, got.Programs
+	r.Signer, r.Packages, r.Format, r.Programs = got.Signer, got.Packages, got.Format, got.Programs
 	u.cfg.Log.Info("an upgrade is verified", "version", r.Version, "from", r.From, "signer", r.Signer)
 	return r, p.Dir.Keep(r)
 }

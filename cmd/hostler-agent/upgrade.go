@@ -56,21 +56,14 @@ func (n *node) programs() *upgrade.Programs {
 			default:
 			}
 		},
-		Refusal: ownedByRPM(),
+		Format: func(ctx context.Context) release.Format {
+			self, err := thisProgram()
+			if err != nil {
+				return "" // and then nothing can be put in place either, which says why
+			}
+			return ownerOf(ctx, self).format
+		},
 	}
-}
-
-// ownedByRPM is why a host cannot be upgraded from here whose package manager nobody
-// would tell.
-func ownedByRPM() error {
-	self, err := thisProgram()
-	if err != nil {
-		return err
-	}
-	if rpm, err := exec.LookPath("rpm"); err == nil && exec.Command(rpm, "-qf", self).Run() == nil {
-		return fmt.Errorf("%s belongs to an rpm package; upgrade this host with dnf", self)
-	}
-	return nil
 }
 
 // upgrader replaces the agent while no agent is wired. The process stays the one that
@@ -239,8 +232,12 @@ func (u *upgrader) install(ctx context.Context, r upgrade.Record) (self string, 
 	if self, err = thisProgram(); err != nil {
 		return "", err
 	}
-	if dpkg, ours := ownedByDpkg(ctx, self); ours {
-		return self, u.dpkg(ctx, dpkg, r)
+	switch m := ownerOf(ctx, self); m.format {
+	case r.Format:
+		return self, u.manage(ctx, m, r)
+	case "":
+	default:
+		return "", fmt.Errorf("%s has brought the programs of this host, and the packages are of %s", m.format, r.Format)
 	}
 	c := u.reload.now.config
 	return self, upgrade.Replace(u.state.upgrade(), r, map[string]string{
@@ -256,28 +253,42 @@ func helperOf(c config) string {
 	return c.LXC.Helper
 }
 
-func ownedByDpkg(ctx context.Context, self string) (dpkg string, ours bool) {
-	query, err := exec.LookPath("dpkg-query")
-	if err != nil {
-		return "", false
-	}
-	return filepath.Join(filepath.Dir(query), "dpkg"), exec.CommandContext(ctx, query, "--search", self).Run() == nil
+// manager is a package manager that has installed the programs of this host.
+type manager struct {
+	format  release.Format // empty: none has
+	install []string       // what installs packages, whose files follow
 }
 
-// dpkg has the package manager install the packages. Where systemd is in charge that
+// ownerOf finds the package manager of a program.
+func ownerOf(ctx context.Context, program string) manager {
+	owns := func(name string, args ...string) (string, bool) {
+		path, err := exec.LookPath(name)
+		return path, err == nil && exec.CommandContext(ctx, path, append(args, program)...).Run() == nil
+	}
+	if query, ours := owns("dpkg-query", "--search"); ours {
+		// After an error it goes on to no other package: the agent and its helper fit each other.
+		return manager{release.Deb, []string{filepath.Join(filepath.Dir(query), "dpkg"), "--install", "--abort-after=1", "--force-confdef", "--force-confold"}}
+	}
+	if rpm, ours := owns("rpm", "--query", "--file"); ours {
+		// The signature that counts was verified. What an earlier try has installed is installed once more.
+		return manager{release.RPM, []string{rpm, "--upgrade", "--nosignature", "--replacepkgs"}}
+	}
+	return manager{}
+}
+
+// manage has the package manager install the packages. Where systemd is in charge that
 // runs as a unit of its own: it restarts the agent, and must not end with it.
-func (u *upgrader) dpkg(ctx context.Context, dpkg string, r upgrade.Record) error {
-	// After an error it goes on to no other package: the agent and its helper fit each other.
-	argv := []string{dpkg, "--install", "--abort-after=1", "--force-confdef", "--force-confold"}
+func (u *upgrader) manage(ctx context.Context, m manager, r upgrade.Record) error {
+	argv := slices.Clone(m.install)
 	for _, p := range slices.Sorted(slices.Values(r.Packages)) { // the agent first
 		if p == release.AgentLXC && helperOf(u.reload.now.config) == "" {
 			continue // it would ask for libraries that this host does without
 		}
-		argv = append(argv, u.state.upgrade().Package(p))
+		argv = append(argv, u.state.upgrade().Package(p, r.Format))
 	}
 	environ := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive"}
 	// What it says goes to a file and not to this process, whose end must not matter.
-	said := filepath.Join(u.state.upgrade().Release(), "dpkg.log")
+	said := filepath.Join(u.state.upgrade().Release(), "install.log")
 	log, err := os.Create(said)
 	if err != nil {
 		return err
@@ -308,8 +319,13 @@ func (u *upgrader) dpkg(ctx context.Context, dpkg string, r upgrade.Record) erro
 	}
 	if err != nil {
 		b, _ := os.ReadFile(said) // it may have said nothing
-		_, why, _ := strings.Cut(string(b), "error processing ")
-		return fmt.Errorf("%s: %w: %.300s", filepath.Base(dpkg), err, strings.ToValidUTF8(strings.Join(strings.Fields(why), " "), "?"))
+		why := string(b)
+		for _, begin := range []string{"error processing ", "error: "} { // of dpkg, of rpm
+			if _, after, found := strings.Cut(why, begin); found {
+				why = after
+			}
+		}
+		return fmt.Errorf("%s: %w: %.300s", filepath.Base(m.install[0]), err, strings.ToValidUTF8(strings.Join(strings.Fields(why), " "), "?"))
 	}
 	return nil
 }

@@ -1,9 +1,10 @@
 // Package release reads and writes what an upgrade brings to a host: packages of
 // Hostler for one architecture, each with the signature of who made it.
 //
-// A bundle is a tar archive of pairs: NAME.deb.sig, an OpenPGP signature, and right
-// behind it NAME.deb, the file that it is over, as it is. So the signature is verified
-// before a byte of the package is looked at.
+// A bundle is a tar archive of pairs: NAME.deb.sig or NAME.rpm.sig, an OpenPGP
+// signature, and right behind it NAME.deb or NAME.rpm, the file that it is over, as it
+// is. So the signature is verified before a byte of the package is looked at. A bundle
+// for a fleet of both sorts of hosts has both formats; each host takes its own.
 package release
 
 import (
@@ -49,7 +50,7 @@ const signed = ".sig"
 
 // isName accepts the name of a file that is a package, and no path.
 func isName(s string) bool {
-	ok := len(s) <= 200 && strings.HasSuffix(s, ".deb") && s[0] != '.'
+	ok := len(s) <= 200 && (strings.HasSuffix(s, ".deb") || strings.HasSuffix(s, ".rpm")) && s[0] != '.'
 	for i := 0; ok && i < len(s); i++ {
 		c := s[i]
 		ok = 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || isDigit(c) || strings.IndexByte(".+~_-", c) >= 0
@@ -80,20 +81,23 @@ func Write(w io.Writer, parts []Package) error {
 type Release struct {
 	Version  string
 	Signer   string   // the name of the key
-	Packages []string // names of packages, whose files are DIR/packages/NAME.deb
+	Format   Format   // of the packages that were kept
+	Packages []string // names of packages, whose files are DIR/packages/NAME.FORMAT
 	Programs []string // names of programs, which are DIR/programs/NAME
 }
 
 // Unpack verifies a bundle and writes what it holds into dir, which must be new: all
 // of it is synced. verify says whose signature stands over the bytes, and refuses
 // anything else. A package that is not ours, or for another architecture, is refused.
-func Unpack(dir, arch string, bundle io.Reader, verify func(sig []byte, content io.Reader) (signer string, err error)) (Release, error) {
+// One of another format is left out; where take is empty, the format of the first
+// package is taken.
+func Unpack(dir, arch string, take Format, bundle io.Reader, verify func(sig []byte, content io.Reader) (signer string, err error)) (Release, error) {
 	for _, d := range []string{dir, filepath.Join(dir, "packages"), filepath.Join(dir, "programs")} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return Release{}, err
 		}
 	}
-	u := unpacker{dir: dir, arch: arch, verify: verify}
+	u := unpacker{dir: dir, arch: arch, take: take, verify: verify}
 	t := tar.NewReader(bundle)
 	for {
 		sig, err := u.signature(t)
@@ -111,8 +115,10 @@ func Unpack(dir, arch string, bundle io.Reader, verify func(sig []byte, content 
 
 type unpacker struct {
 	dir, arch string
+	take      Format
 	verify    func([]byte, io.Reader) (string, error)
 	all       Release
+	seen      int    // packages, those left out included
 	name      string // of the file whose signature was read
 }
 
@@ -131,7 +137,7 @@ func (u *unpacker) signature(t *tar.Reader) ([]byte, error) {
 		return nil, bad("%.100q stands where the signature of a package should", h.Name)
 	case h.Size > MaxSignature:
 		return nil, bad("the signature of %s has %d bytes, at most %d are taken", u.name, h.Size, MaxSignature)
-	case len(u.all.Packages) == MaxPackages:
+	case u.seen == MaxPackages:
 		return nil, bad("the bundle has more than %d packages", MaxPackages)
 	}
 	sig, err := io.ReadAll(t)
@@ -162,7 +168,14 @@ func (u *unpacker) part(t *tar.Reader, sig []byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", u.name, err)
 	}
-	d, err := OpenDeb(f, h.Size)
+	u.seen++
+	d, err := Open(f, h.Size)
+	if err == nil && u.take == "" {
+		u.take = d.Format
+	}
+	if err == nil && d.Format != u.take {
+		return os.Remove(kept)
+	}
 	if err == nil {
 		err = u.check(d)
 	}
@@ -172,12 +185,12 @@ func (u *unpacker) part(t *tar.Reader, sig []byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", u.name, err)
 	}
-	u.all.Version, u.all.Signer = d.Version, signer
+	u.all.Version, u.all.Signer, u.all.Format = d.Version, signer, d.Format
 	u.all.Packages = append(u.all.Packages, d.Name)
-	return os.Rename(kept, filepath.Join(u.dir, "packages", d.Name+".deb"))
+	return os.Rename(kept, filepath.Join(u.dir, "packages", d.Name+"."+string(d.Format)))
 }
 
-func (u *unpacker) check(d *Deb) error {
+func (u *unpacker) check(d *File) error {
 	switch {
 	case d.Name != Agent && d.Name != AgentLXC:
 		return bad("it is the package %.60q; an upgrade takes %s and %s", d.Name, Agent, AgentLXC)
@@ -204,6 +217,9 @@ func (u *unpacker) program(name string, content io.Reader) error {
 }
 
 func (u *unpacker) complete() error {
+	if u.seen > 0 && len(u.all.Packages) == 0 {
+		return bad("the bundle has no %s package, and an %[1]s package brought this host its programs; name those with --package too", u.take)
+	}
 	for _, p := range []string{Agent, Run} {
 		if !slices.Contains(u.all.Programs, p) {
 			return bad("the bundle has no program %s", p)

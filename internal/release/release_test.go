@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cavaliergopher/cpio"
 )
 
 // TestCompare holds versions against what dpkg --compare-versions says of them.
@@ -71,6 +74,54 @@ func deb(t testing.TB, name, version, arch string, files map[string]string) []by
 		member("control.tar.gz", zipped(t, map[string]string{"./control": control})) + member("data.tar.gz", zipped(t, files)))
 }
 
+// header writes a header of an rpm package with strings.
+func header(tags map[uint32]string) []byte {
+	var index, store []byte
+	for _, tag := range slices.Sorted(maps.Keys(tags)) {
+		for _, n := range []uint32{tag, typeString, uint32(len(store)), 1} {
+			index = binary.BigEndian.AppendUint32(index, n)
+		}
+		store = append(store, tags[tag]+"\x00"...)
+	}
+	b := append([]byte(headerMagic), 0, 0, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(tags)))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(store)))
+	return slices.Concat(b, index, store)
+}
+
+// rpm makes a package.
+func rpm(t testing.TB, name, version, arch, compressor string, files map[string]string) []byte {
+	t.Helper()
+	b := append([]byte(rpmMagic), make([]byte, leadSize-len(rpmMagic))...)
+	b = append(b, header(map[uint32]string{269: "a digest"})...)
+	for len(b)%8 != 0 {
+		b = append(b, 0)
+	}
+	b = append(b, header(map[uint32]string{tagName: name, tagVersion: version, 1002: "1", tagArch: arch, tagCompressor: compressor})...)
+	var content bytes.Buffer
+	z := gzip.NewWriter(&content)
+	w := cpio.NewWriter(z)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		err := w.WriteHeader(&cpio.Header{Name: name, Mode: cpio.TypeReg | 0o755, Size: int64(len(files[name]))})
+		if err == nil {
+			_, err = io.WriteString(w, files[name])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return append(b, content.Bytes()...)
+}
+
+func agentRPM(t testing.TB, version, arch string) []byte {
+	return rpm(t, Agent, version, arch, "gzip", map[string]string{
+		"./usr/bin/hostler-agent": "rpm agent " + version, "/usr/libexec/hostler/hostler-run": "run", "/etc/hostler/agent.toml": "",
+	})
+}
+
 func agentDeb(t testing.TB, version, arch string) []byte {
 	return deb(t, Agent, version, arch, map[string]string{
 		"./usr/bin/hostler-agent": "agent " + version, "./usr/libexec/hostler/hostler-run": "run", "./etc/hostler/agent.toml": "", "./usr/bin/hostler-run": "elsewhere",
@@ -109,12 +160,12 @@ func byUs(sig []byte, content io.Reader) (string, error) {
 // TestUnpack unpacks a bundle, and refuses what is wrong with one.
 func TestUnpack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "release")
-	got, err := Unpack(dir, "amd64", bytes.NewReader(bundle(t, part("a.deb", agentDeb(t, "0.2.0", "amd64")), part("b.deb", lxcDeb(t, "0.2.0")))), byUs)
+	got, err := Unpack(dir, "amd64", "", bytes.NewReader(bundle(t, part("a.deb", agentDeb(t, "0.2.0", "amd64")), part("b.deb", lxcDeb(t, "0.2.0")))), byUs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(got.Programs)
-	if fmt.Sprint(got) != "{0.2.0 us [hostler-agent hostler-agent-lxc] [hostler-agent hostler-lxc hostler-run]}" {
+	if fmt.Sprint(got) != "{0.2.0 us deb [hostler-agent hostler-agent-lxc] [hostler-agent hostler-lxc hostler-run]}" {
 		t.Errorf("got %v", got)
 	}
 	for name, want := range map[string]string{"programs/hostler-agent": "agent 0.2.0", "programs/hostler-run": "run", "programs/hostler-lxc": "lxc"} {
@@ -139,15 +190,59 @@ func TestUnpack(t *testing.T) {
 		"no agent":              {bundle(t, part("b.deb", lxcDeb(t, "0.2.0"))), "the bundle has no program hostler-agent"},
 		"another package":       {bundle(t, part("a.deb", deb(t, "cowsay", "1", "amd64", nil))), "it is the package \"cowsay\""},
 		"a foreign signature":   {bundle(t, foreign), "foreign"},
-		"no package at all":     {bundle(t, part("a.deb", []byte("hello"))), "it is no Debian package"},
+		"no package at all":     {bundle(t, part("a.deb", []byte("hello"))), "it is neither a Debian package nor an rpm"},
 		"nothing":               {nil, "the bundle has no program"},
 		"cut":                   {whole[:len(whole)/2], "unexpected EOF"},
 		"a package by itself":   {agentDeb(t, "0.2.0", "amd64"), "the bundle is damaged"},
 		"compressed by another": {bundle(t, part("a.deb", []byte("!<arch>\n"+member("debian-binary", []byte("2.0\n"))+member("control.tar.xz", nil)+member("data.tar.xz", nil)))), "-Zgzip"},
 	} {
-		_, err := Unpack(filepath.Join(t.TempDir(), "release"), "amd64", bytes.NewReader(c.bundle), byUs)
+		_, err := Unpack(filepath.Join(t.TempDir(), "release"), "amd64", "", bytes.NewReader(c.bundle), byUs)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", what, err, c.says)
+		}
+	}
+}
+
+// TestUnpackFormats: a host takes the packages of its own format, and one whose programs
+// no package manager owns takes the first.
+func TestUnpackFormats(t *testing.T) {
+	var both [][]byte
+	for _, first := range []bool{true, false} {
+		parts := []Package{part("a.deb", agentDeb(t, "0.2.0", "amd64")), part("a.rpm", agentRPM(t, "0.2.0", "x86_64"))}
+		if !first {
+			slices.Reverse(parts)
+		}
+		both = append(both, bundle(t, parts...))
+	}
+	debs := bundle(t, part("a.deb", agentDeb(t, "0.2.0", "amd64")))
+	long := agentRPM(t, "0.2.0", "x86_64")
+	for what, c := range map[string]struct {
+		bundle []byte
+		take   Format
+		want   string // the agent, or the error
+	}{
+		"deb of both":     {both[1], Deb, "agent 0.2.0"},
+		"rpm of both":     {both[0], RPM, "rpm agent 0.2.0"},
+		"the first":       {both[1], "", "rpm agent 0.2.0"},
+		"only debs":       {debs, RPM, "the bundle has no rpm package, and an rpm package brought this host its programs"},
+		"another machine": {bundle(t, part("a.rpm", agentRPM(t, "0.2.0", "aarch64"))), RPM, `it is for "arm64", and this host is amd64`},
+		"zstd":            {bundle(t, part("a.rpm", rpm(t, Agent, "0.2.0", "x86_64", "zstd", nil))), RPM, `compressed by "zstd"`},
+		"cut":             {bundle(t, part("a.rpm", long[:len(long)-40])), RPM, "unexpected EOF"},
+		"a cut header":    {bundle(t, part("a.rpm", long[:200])), RPM, "its header is damaged at byte"},
+	} {
+		dir := filepath.Join(t.TempDir(), "release")
+		r, err := Unpack(dir, "amd64", c.take, bytes.NewReader(c.bundle), byUs)
+		if err != nil {
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", what, err, c.want)
+			}
+			continue
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, "programs/hostler-agent")); err != nil || string(b) != c.want {
+			t.Errorf("%s: the agent is %q, %v, want %q", what, b, err, c.want)
+		}
+		if kept, err := filepath.Glob(filepath.Join(dir, "packages/*")); err != nil || len(kept) != 1 || filepath.Base(kept[0]) != "hostler-agent."+string(r.Format) {
+			t.Errorf("%s: it kept %q", what, kept)
 		}
 	}
 }
@@ -158,7 +253,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(agentDeb(f, "0.2.0", "amd64"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		dir := filepath.Join(t.TempDir(), "release")
-		r, err := Unpack(dir, "amd64", bytes.NewReader(b), byUs)
+		r, err := Unpack(dir, "amd64", "", bytes.NewReader(b), byUs)
 		if err == nil && (r.Signer != "us" || !slices.Contains(r.Programs, Agent)) {
 			t.Errorf("it took %v", r)
 		}
@@ -168,21 +263,32 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// FuzzOpenDeb reads packages directly, as the command line does before it is known
+// FuzzOpen reads packages directly, as the command line does before it is known
 // whose they are.
-func FuzzOpenDeb(f *testing.F) {
+func FuzzOpen(f *testing.F) {
 	f.Add(agentDeb(f, "0.2.0", "amd64"))
+	f.Add(agentRPM(f, "0.2.0", "x86_64"))
 	f.Add([]byte("!<arch>\n" + member("debian-binary", []byte("2.0\n"))))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d, err := OpenDeb(bytes.NewReader(b), int64(len(b)))
+		d, err := Open(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
-			if !errors.Is(err, ErrPackage) && !strings.Contains(err.Error(), "token too long") {
+			if !errors.Is(err, ErrPackage) {
 				t.Errorf("%v is not ErrPackage", err)
 			}
 			return
 		}
 		if d.Name == "" || d.Version == "" {
 			t.Errorf("it took %v", d)
+		}
+		err = d.Files(func(path string, content io.Reader) error {
+			if !filepath.IsAbs(path) || path != filepath.Clean(path) {
+				t.Errorf("a file is called %q", path)
+			}
+			_, err := io.Copy(io.Discard, io.LimitReader(content, 1<<20))
+			return err
+		})
+		if err != nil && !errors.Is(err, ErrPackage) && !errors.Is(err, gzip.ErrChecksum) && !errors.Is(err, gzip.ErrHeader) && !errors.Is(err, io.ErrUnexpectedEOF) && !strings.Contains(err.Error(), "flate:") {
+			t.Errorf("%v is not ErrPackage", err)
 		}
 	})
 }

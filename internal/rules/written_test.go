@@ -12,7 +12,7 @@ var writers = []struct{ name, why string }{
 	{"internal/manual", "pages for man(1)"},
 	{"packaging", "packages, made where they are built"},
 	{"integration/cmd/bench", "figures, and fleets that end with the program"},
-	{"(cmd/hostler-agent.upgrader).dpkg", "the log of another program, of which the end alone is told"},
+	{"(cmd/hostler-agent.upgrader).manage", "the log of another program, of which the end alone is told"},
 }
 
 // checkWritten refuses what writes a file without a limit: what is written must be read

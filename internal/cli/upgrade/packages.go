@@ -50,7 +50,7 @@ func (p *packages) add(name string) error {
 	if err != nil {
 		return term.Cannot("read "+name, err)
 	}
-	d, err := release.OpenDeb(f, i.Size())
+	d, err := release.Open(f, i.Size())
 	if err != nil {
 		return term.Cannot("read "+name, err)
 	}
