@@ -3,11 +3,16 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goreleaser/nfpm/v2"
+	"github.com/goreleaser/nfpm/v2/files"
 )
 
 // clone copies a commit of the tree to a place of its own.
@@ -135,17 +140,71 @@ func repack(t *testing.T, from string, change func(tree string)) string {
 	return filepath.Join(dir, "agent.deb")
 }
 
+// upgradePackages are what containers of both runtimes need, and rpm.
+var upgradePackages = append(slices.Clone(fullPackages), "podman", "netavark", "runc", "rpm")
+
+// podmanConf is what podman needs in a machine of these: its hybrid hierarchy of control
+// groups is none that crun knows, and limits cannot be raised in it.
+const podmanConf = `[containers]
+default_ulimits=["nofile=1024:1024","nproc=4096:4096"]
+[network]
+dns_bind_port=0
+[engine]
+runtime="runc"
+cgroup_manager="cgroupfs"
+events_logger="file"
+`
+
+// pods gives a machine an image for podman, and starts its service.
+func (m *machine) pods() {
+	m.Helper()
+	if err := os.WriteFile(filepath.Join(m.dir, m.name, "root/etc/containers/containers.conf"), []byte(podmanConf), 0o644); err != nil {
+		m.Fatal(err)
+	}
+	m.do("mkdir -p /root/image/bin && cp /bin/busybox /root/image/bin/ && for name in sh sleep; do ln -s busybox /root/image/bin/$name; done")
+	m.do(`tar -C /root/image -c . | podman import -c 'CMD ["/bin/sleep","1000000"]' -c 'STOPSIGNAL SIGKILL' - localhost/box:1`)
+	m.do("systemctl enable --now podman.socket")
+}
+
+// containers makes one of each runtime on a host and returns a check that both are the
+// same processes still, and so is the command in each.
+func (m *machine) containers(on *machine) (alive func()) {
+	m.Helper()
+	m.until("hostler ct create " + on.name + "/web --template busybox --start") // the agent has just been started anew
+	m.do("hostler ct create " + on.name + "/pod localhost/box:1 --start")
+	firsts := map[string]string{"lxc-info -P /var/lib/lxc -n web -pH": "", "podman inspect -f '{{.State.Pid}}' pod": ""}
+	for look := range firsts {
+		firsts[look] = on.do(look)
+	}
+	inside := []func(){
+		m.sleeperOn(on, "hostler exec "+on.name+"/web --no-wait --timeout none --", "1005"),
+		m.sleeperOn(on, "hostler exec "+on.name+"/pod --no-wait --timeout none --", "1006"),
+	}
+	return func() {
+		m.Helper()
+		for look, first := range firsts {
+			if now := on.do(look); now != first {
+				m.Errorf("%s: it was process %s and is %s", look, first, now)
+			}
+		}
+		for _, alive := range inside {
+			alive()
+		}
+	}
+}
+
 // TestHostUpgrade has dpkg put a release in place, on a host whose agent is a service,
-// while a command and a container run. Packages that are broken leave all as it was: one
+// while commands and containers run. Packages that are broken leave all as it was: one
 // whose agent does not start, and one that dpkg cannot install.
 func TestHostUpgrade(t *testing.T) {
 	remove(t, "hostler-test0")
 	hub := boot(t, "bare", nil, "hub", "hostler-test0", "10.77.0.1/24")
-	edge := boot(t, "full", fullPackages, "edge-01", "hostler-test0", "10.77.0.2/24")
+	edge := boot(t, "upgrade", upgradePackages, "edge-01", "hostler-test0", "10.77.0.2/24")
 	for _, m := range []*machine{hub, edge} {
 		giveRoot(t, m)
 		m.give(dist)
 	}
+	edge.pods()
 	p := &typist{T: t, machines: map[string]*machine{"hub": hub, "edge-01": edge}}
 	for _, s := range steps(t, "../README.md", "first ten minutes") {
 		p.do(s)
@@ -154,64 +213,182 @@ func TestHostUpgrade(t *testing.T) {
 		t.Fatalf("join: %v", err)
 	}
 	edge.do("dpkg -i /packages/hostler-agent-lxc.deb </dev/null")
-	edge.do("echo '# mine' >>/etc/hostler/agent.toml")
-	hub.until("hostler ct create edge-01/web --template busybox --start") // the agent has just been started anew
-	alive := hub.sleeperOn(edge, "hostler run edge-01 --no-wait --timeout none --", "1004")
-	init := edge.do("lxc-info -P /var/lib/lxc -n web -pH")
-	hub.do("hostler key generate releases --no-passphrase && hostler fleet ring add-release-key releases releases --out /root/ring && hostler fleet ring publish")
+	u := newUpgrade(hub, edge)
+	u.status = func(name string) string { return edge.do("dpkg-query -W -f '${Version} ${db:Status-Status}' " + name) }
+	u.sound = "! dpkg --audit | grep ."
 
 	newer := future(t)
 	was := edge.do("dpkg-query -W -f '${Version}' hostler-agent")
-	hub.do("rm -r /packages")
-	hub.give(newer)
-	deb := filepath.Join(hub.dir, hub.name, "root/packages/hostler-agent.deb")
-	good := filepath.Join(t.TempDir(), "good.deb")
-	output(t, "cp", deb, good)
-	upgrade := func(agent string) (string, error) {
-		t.Helper()
-		output(t, "cp", agent, deb)
-		hub.do("cd /packages && hostler key sign hostler-agent.deb hostler-agent-lxc.deb --key releases")
-		return hub.try("hostler host upgrade edge-01 --package /packages/hostler-agent.deb --package /packages/hostler-agent-lxc.deb")
-	}
-	is := func(version string) {
-		t.Helper()
-		alive()
-		if now := edge.do("lxc-info -P /var/lib/lxc -n web -pH"); now != init {
-			t.Errorf("the container was process %s and is %s", init, now)
-		}
-		for _, name := range []string{"hostler-agent", "hostler-agent-lxc"} {
-			if now := edge.do("dpkg-query -W -f '${Version} ${db:Status-Status}' " + name); now != version+" installed" {
-				t.Errorf("%s is %s, want %s", name, now, version)
-			}
-		}
-		edge.until("systemctl is-active hostler-agent")
-		edge.do("tail -n 1 /etc/hostler/agent.toml | grep mine && ! dpkg --audit | grep .")
-		if out := hub.do("hostler run edge-01 -- hostler-agent version"); !strings.Contains(out, " "+version+" ") {
-			t.Errorf("the agent is %s, want %s", out, version)
-		}
-	}
+	find := func(name string) string { return one(t, newer, name+"_*_amd64.deb") }
+	good := find("hostler-agent")
 	for name, broken := range map[string]string{
 		"usr/bin/hostler-agent": "did not start",
 		"DEBIAN/preinst":        "was answered, but cannot be put in place",
 	} {
-		agent := edge.pid("hostler-agent")
-		out, err := upgrade(repack(t, good, func(tree string) {
+		u.breaks(name, broken, was, repack(t, good, func(tree string) {
 			if err := os.WriteFile(filepath.Join(tree, name), []byte("#!/bin/sh\necho it is broken >&2\nexit 7\n"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-		}))
-		if err == nil || !strings.Contains(out, broken) {
-			t.Errorf("with a broken %s: %v: %s", name, err, out)
-		}
-		if now := edge.pid("hostler-agent"); now != agent {
-			t.Errorf("with a broken %s the agent was process %s and is %s", name, agent, now)
-		}
-		is(was)
+		}), find("hostler-agent-lxc"))
 	}
-	if out, err := upgrade(good); err != nil {
+	if out, err := u.upgrade(good, find("hostler-agent-lxc")); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	is(hub.do("dpkg-deb -f /packages/hostler-agent.deb Version"))
+	u.is(strings.TrimSpace(output(t, "dpkg-deb", "-f", good, "Version")))
+}
+
+// one is the only file of a directory that a pattern fits.
+func one(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s of %s: %q, %v", pattern, dir, found, err)
+	}
+	return found[0]
+}
+
+// hostUpgrade is a host under commands and containers that must survive what becomes of
+// its agent, and a hub whose release key signs packages.
+type hostUpgrade struct {
+	*testing.T
+	hub, edge *machine
+	alive     []func()
+	status    func(name string) string // "VERSION installed" of a package
+	sound     string                   // succeeds if the package manager has nothing half done
+}
+
+func newUpgrade(hub, edge *machine) *hostUpgrade {
+	edge.Helper()
+	edge.do("echo '# mine' >>/etc/hostler/agent.toml")
+	u := &hostUpgrade{T: hub.T, hub: hub, edge: edge}
+	u.alive = append(u.alive, hub.containers(edge), hub.sleeperOn(edge, "hostler run edge-01 --no-wait --timeout none --", "1004"))
+	hub.do("hostler key generate releases --no-passphrase && hostler fleet ring add-release-key releases releases --out /root/ring && hostler fleet ring publish")
+	return u
+}
+
+// upgrade signs packages and upgrades the host by them.
+func (u *hostUpgrade) upgrade(files ...string) (string, error) {
+	u.Helper()
+	u.hub.do("rm -rf /packages && mkdir /packages")
+	sign, args := "cd /packages && hostler key sign --key releases", ""
+	for _, f := range files {
+		output(u.T, "cp", f, filepath.Join(u.hub.dir, u.hub.name, "root/packages"))
+		sign += " " + filepath.Base(f)
+		args += " --package /packages/" + filepath.Base(f)
+	}
+	u.hub.do(sign)
+	return u.hub.try("hostler host upgrade edge-01" + args)
+}
+
+// is looks whether the host is at a version, and nothing on it was touched.
+func (u *hostUpgrade) is(version string) {
+	u.Helper()
+	for _, alive := range u.alive {
+		alive()
+	}
+	for _, name := range []string{"hostler-agent", "hostler-agent-lxc"} {
+		if now := u.status(name); now != version+" installed" {
+			u.Errorf("%s is %s, want %s", name, now, version)
+		}
+	}
+	u.edge.until("systemctl is-active hostler-agent")
+	u.edge.do("tail -n 1 /etc/hostler/agent.toml | grep mine && " + u.sound)
+	if out := u.hub.do("hostler run edge-01 -- hostler-agent version"); !strings.Contains(out, " "+version+" ") {
+		u.Errorf("the agent is %s, want %s", out, version)
+	}
+}
+
+// breaks upgrades by packages that are broken, which must leave all as it was.
+func (u *hostUpgrade) breaks(what, why, was string, files ...string) {
+	u.Helper()
+	agent := u.edge.pid("hostler-agent")
+	if out, err := u.upgrade(files...); err == nil || !strings.Contains(out, why) {
+		u.Errorf("with a broken %s: %v: %s", what, err, out)
+	}
+	if now := u.edge.pid("hostler-agent"); now != agent {
+		u.Errorf("with a broken %s the agent was process %s and is %s", what, agent, now)
+	}
+	u.is(was)
+}
+
+// TestHostUpgradeRPM does the same on a host whose agent rpm has installed. What Debian
+// does not have as rpm packages, one of ours says to bring.
+func TestHostUpgradeRPM(t *testing.T) {
+	remove(t, "hostler-test0")
+	hub := boot(t, "bare", nil, "hub", "hostler-test0", "10.77.0.1/24")
+	edge := boot(t, "upgrade", upgradePackages, "edge-01", "hostler-test0", "10.77.0.2/24")
+	giveRoot(t, hub)
+	edge.pods()
+	rpm := func(dir, name string) string { return one(t, dir, name+"-[0-9]*.x86_64.rpm") }
+	into := filepath.Join(edge.dir, edge.name, "root/root")
+	output(t, "cp", rpm(dist, "hostler-agent"), rpm(dist, "hostler-agent-lxc"), into)
+	write(t, filepath.Join(into, "debian.rpm"), &nfpm.Info{
+		Name: "debian", Arch: "noarch", Platform: "linux", Version: "12", Maintainer: maintainer, Description: "what this Debian brings", License: license,
+		Overridables: nfpm.Overridables{Provides: []string{"systemd", "lxc-libs", "/bin/sh"}},
+	})
+	edge.do("rpm -i /root/debian.rpm /root/hostler-agent*.rpm")
+
+	p := &typist{T: t, machines: map[string]*machine{"hub": hub, "edge-01": edge}}
+	for _, s := range steps(t, "../README.md", "first ten minutes") {
+		if !strings.HasPrefix(s.line, "apt-get install -y ./hostler-agent_") {
+			p.do(s)
+		}
+	}
+	if err := <-p.joined; err != nil {
+		t.Fatalf("join: %v", err)
+	}
+	u := newUpgrade(hub, edge)
+	u.status = func(name string) string { return edge.do("rpm -q --queryformat '%{VERSION} installed' " + name) }
+	u.sound = "rpm -V --noconfig hostler-agent hostler-agent-lxc"
+
+	newer := future(t)
+	was := edge.do("rpm -q --queryformat '%{VERSION}' hostler-agent")
+	good, lxc := rpm(newer, "hostler-agent"), rpm(newer, "hostler-agent-lxc")
+	script := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho it is broken >&2\nexit 7\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	broken := func(change func(*nfpm.Info)) string {
+		t.Helper()
+		tree := t.TempDir()
+		output(t, "rpm", "--root", tree, "--dbpath", "/db", "-i", "--nodeps", "--noscripts", good)
+		info := &nfpm.Info{
+			Name: "hostler-agent", Arch: "amd64", Platform: "linux", Version: strings.TrimSpace(output(t, "rpm", "-qp", "--queryformat", "%{VERSION}", good)), VersionSchema: "none", Release: "1",
+			Maintainer: maintainer, Description: "broken", License: license, DisableGlobbing: true,
+		}
+		for _, name := range []string{"/usr/bin/hostler-agent", "/usr/libexec/hostler/hostler-run"} {
+			info.Contents = append(info.Contents, &files.Content{Source: filepath.Join(tree, name), Destination: name, FileInfo: &files.ContentFileInfo{Mode: 0o755}})
+		}
+		change(info)
+		file := filepath.Join(t.TempDir(), "hostler-agent.rpm")
+		write(t, file, info)
+		return file
+	}
+	u.breaks("agent", "did not start", was, broken(func(i *nfpm.Info) { i.Contents[0].Source = script }), lxc)
+	u.breaks("script", "was answered, but cannot be put in place", was, broken(func(i *nfpm.Info) { i.Scripts.PreInstall = script }), lxc)
+	if out, err := u.upgrade(one(t, newer, "hostler-agent_*_amd64.deb"), one(t, newer, "hostler-agent-lxc_*_amd64.deb")); err == nil || !strings.Contains(out, "an rpm package brought this host its programs") {
+		t.Errorf("debs on a host of rpm packages: %v: %s", err, out)
+	}
+	if out, err := u.upgrade(one(t, newer, "hostler-agent_*_amd64.deb"), one(t, newer, "hostler-agent-lxc_*_amd64.deb"), good, lxc); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	u.is(strings.TrimSpace(output(t, "rpm", "-qp", "--queryformat", "%{VERSION}", good)))
+}
+
+// write writes an rpm package.
+func write(t *testing.T, file string, info *nfpm.Info) {
+	t.Helper()
+	packager, err := nfpm.Get("rpm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(packager.Package(nfpm.WithDefaults(info), out), out.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestRPMScripts installs, upgrades, goes back and removes with rpm, whose scripts run in a
@@ -258,14 +435,7 @@ func TestRPMScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	of := func(dir, name string) string {
-		t.Helper()
-		found, err := filepath.Glob(filepath.Join(dir, name+"-[0-9]*.x86_64.rpm"))
-		if err != nil || len(found) != 1 {
-			t.Fatalf("%s of %s: %q, %v", name, dir, found, err)
-		}
-		return found[0]
-	}
+	of := func(dir, name string) string { return one(t, dir, name+"-[0-9]*.x86_64.rpm") }
 	newer := future(t)
 	for _, name := range []string{"hostler-agent", "hostler-coordinator"} {
 		conf := "etc/hostler/" + strings.TrimPrefix(name, "hostler-") + ".toml"
