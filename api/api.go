@@ -209,6 +209,7 @@ type NewBatch struct {
 	Spec       []byte          `json:"spec,omitempty" example:"eyJraW5kIjoiaG9zdC5ydW4iLCJhcmd2IjpbInRydWUiXX0=" doc:"The bytes of a spec as they are signed and hashed, in base64, in place of kind and args"`
 	Digest     string          `json:"digest,omitempty" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" doc:"The SHA-256 of the file that the operations are from"`
 	Operations int             `json:"operations,omitempty" example:"12" doc:"How many operations the file has"`
+	AtOnce     int             `json:"at_once,omitempty" minimum:"0" maximum:"500" example:"10" doc:"How many actions of the batch may be under way at once, hosts that come later included; the first that fails ends those that were not sent. 0 is no limit; all requests with the same id give the same"`
 }
 
 // Batch is what was asked for together.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/explain"
 	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -133,6 +135,61 @@ func TestCancelBatch(t *testing.T) {
 			if a.State != want[a.Host] || a.Cancelling != (a.Host == runs.ID) {
 				t.Errorf("%s is %s, cancelling %v", a.Host, a.State, a.Cancelling)
 			}
+		}
+	})
+}
+
+// TestBatchInTurns: hosts of a batch go so many at a time as they come, over a restart
+// too, and the first failure ends what was not sent, for hosts that are away as well.
+func TestBatchInTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		hosts := []*coordtest.Host{h}
+		ids := []protocol.HostID{h.ID}
+		for _, id := range []protocol.HostID{"one", "two", "three", "four"} {
+			hosts, ids = append(hosts, f.AddHost(id)), append(ids, id)
+		}
+		id, _ := proposeMany(t, f, actions.BatchRequest{Hosts: ids, AtOnce: 2})
+		action := func(n int) protocol.ActionID { return id.Action(string(ids[n])) }
+		first := order(t, h)
+		for _, late := range hosts[1:4] {
+			late.Connect()
+			after(2 * time.Second)
+		}
+		second := order(t, hosts[1])
+		noOrder(t, hosts[2])
+		noOrder(t, hosts[3])
+		if w := why(t, f, action(2)); w.For != explain.WaitsTurn || !strings.Contains(w.Text, "at most 2 under way") {
+			t.Errorf("the third waits for %+v", w)
+		}
+		f.Restart()
+		after(2 * time.Minute) // the hosts greet again
+		noOrder(t, hosts[2])
+
+		h.Report(first.Started(h))
+		h.Report(first.Done())
+		after(2 * time.Second)
+		third := order(t, hosts[2])
+		noOrder(t, hosts[3])
+
+		failed := second.Done()
+		failed.Event, failed.State, failed.Reason = protocol.EventFail, protocol.StateFailed, protocol.ReasonError
+		hosts[1].Report(second.Started(hosts[1]))
+		hosts[1].Report(failed)
+		after(2 * time.Second)
+		for n := 3; n <= 4; n++ {
+			if a := want(t, f, action(n), protocol.StateCancelled, protocol.ReasonHalted); !strings.Contains(a.Detail, "host one did not end its part well") {
+				t.Errorf("%s was halted because %q", a.Host, a.Detail)
+			}
+		}
+		hosts[4].Connect()
+		after(2 * time.Second)
+		noOrder(t, hosts[3])
+		noOrder(t, hosts[4])
+		hosts[2].Report(third.Started(hosts[2]))
+		hosts[2].Report(third.Done())
+		want(t, f, action(2), protocol.StateDone, protocol.ReasonOK)
+		for _, h := range hosts {
+			believed(t, h)
 		}
 	})
 }

@@ -398,6 +398,7 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 			return nil
 		case <-slow.C:
 			c.actions.LookAtWaiting(ctx)
+			c.hosts.LookAtHeld()
 			continue
 		case <-t.C:
 		}

@@ -365,25 +365,38 @@ func TestForeignUpgrade(t *testing.T) {
 	u.tells(t, "edge-01", u.older(t))
 }
 
-// TestUpgradeWaves upgrades a fleet in which a host is away, and halts where a release
-// is broken.
+// TestUpgradeWaves upgrades a fleet in which hosts are away, and halts where a release
+// is broken: the waves, and those that come later, in their turns.
 func TestUpgradeWaves(t *testing.T) {
 	t.Parallel()
 	u := newUpgrades(t)
 	u.addHost(t, "edge-01", false)
 	u.addHost(t, "edge-02", false)
 	away := u.addHost(t, "edge-03", false)
+	later := u.addHost(t, "edge-04", false)
 	away.agent.end(t, term)
+	later.agent.end(t, term)
 
-	broken := u.upgrade(t, append(u.pack(t, newer, "#!/bin/sh\nexit 1\n"), "-A", "--batch", "1", "--canary", "edge-02")...).exits(t, 1)
-	if !strings.Contains(broken.stderr, "wave 1 of 2 did not succeed, so 2 more hosts were not asked") {
+	bad := u.pack(t, newer, "#!/bin/sh\nexit 1\n")
+	broken := u.upgrade(t, append(bad, "-A", "--batch", "1", "--canary", "edge-02")...).exits(t, 1)
+	if !strings.Contains(broken.stderr, "wave 1 of 2 did not succeed, so 3 more hosts were not asked") {
 		t.Errorf("a broken release: %s", broken.stderr)
 	}
-	for name, want := range map[string]int{"edge-01": 0, "edge-02": 1, "edge-03": 0} {
+	for name, want := range map[string]int{"edge-01": 0, "edge-02": 1, "edge-03": 0, "edge-04": 0} {
 		if n := strings.Count(u.must(t, "action", "ls", name, "-o", "name"), "\n"); n != want {
 			t.Errorf("%s was asked %d times, want %d", name, n, want)
 		}
 	}
+
+	u.upgrade(t, append(bad, "edge-03", "edge-04", "--batch", "1")...).exits(t, 0)
+	first, second := u.newest(t, "edge-03").ID, u.newest(t, "edge-04").ID
+	later.start(t)
+	u.state(t, second, "FAILED")
+	u.state(t, first, "CANCELLED")
+	if act := u.action(t, first); act.Reason != "halted" || !strings.Contains(act.Detail, "host edge-04") {
+		t.Errorf("after a failure, a host that is away was not let off: %s, %s", act.Reason, act.Detail)
+	}
+	later.agent.end(t, term)
 
 	u.upgrade(t, append(u.pack(t, newer, ""), "-A", "--batch", "1", "--canary", "edge-02")...).exits(t, 0)
 	u.tells(t, "edge-01", newer)
@@ -392,6 +405,9 @@ func TestUpgradeWaves(t *testing.T) {
 		t.Errorf("the upgrade of a host that is away is %s", act.State)
 	}
 	away.start(t)
-	u.tells(t, "edge-03", newer)
-	u.state(t, u.newest(t, "edge-03").ID, "DONE")
+	later.start(t)
+	for _, name := range []string{"edge-03", "edge-04"} {
+		u.tells(t, name, newer)
+		u.state(t, u.newest(t, name).ID, "DONE")
+	}
 }

@@ -270,7 +270,7 @@ func TestWordsHaveMeanings(t *testing.T) {
 	}
 	for _, from := range append(protocol.States(), protocol.StateNone) {
 		for _, e := range []protocol.Event{protocol.EventSucceed, protocol.EventFail, protocol.EventExit, protocol.EventSignal, protocol.EventTimeout, protocol.EventInterrupt, protocol.EventNoStart,
-			protocol.EventTargetGone, protocol.EventPreempt, protocol.EventCancelled, protocol.EventExpire, protocol.EventDeny, protocol.EventCancel, protocol.EventHostUnknown,
+			protocol.EventTargetGone, protocol.EventPreempt, protocol.EventCancelled, protocol.EventExpire, protocol.EventDeny, protocol.EventCancel, protocol.EventHalt, protocol.EventHostUnknown,
 			protocol.EventHostRemoved, protocol.EventHostReplace, protocol.EventHostFenced, protocol.EventHostBack, protocol.EventRestored} {
 			for _, o := range []protocol.Owner{protocol.OwnerAgent, protocol.OwnerCoordinator} {
 				if _, reason, err := from.Next(e, o, ""); err == nil && reason != "" && protocol.Reasons()[reason] == "" {

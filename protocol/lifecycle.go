@@ -86,6 +86,7 @@ const (
 	EventDeny        Event = "deny"         // one person refused
 	EventCancel      Event = "cancel"       // asked for by a person before anything was sent
 	EventExpire      Event = "expire"       // the start budget is used up
+	EventHalt        Event = "halt"         // another action of its batch failed before it was sent
 	EventHostUnknown Event = "host_unknown" // the host answered that it does not know it
 	EventHostRemoved Event = "host_removed" // its host was revoked or removed
 	EventHostReplace Event = "host_replace" // another machine takes the place of its host
@@ -127,6 +128,7 @@ const (
 	ReasonCancelled   Reason = "cancelled"
 	ReasonExpired     Reason = "expired"
 	ReasonDisapproved Reason = "disapproved"
+	ReasonHalted      Reason = "halted"
 	ReasonUnknown     Reason = "unknown_to_host"
 	ReasonRemoved     Reason = "host_removed"
 	ReasonReplaced    Reason = "host_replaced"
@@ -150,6 +152,7 @@ func Reasons() map[Reason]string {
 		ReasonCancelled:   "A person cancelled it.",
 		ReasonExpired:     "It had not begun in time, and never will.",
 		ReasonDisapproved: "A person denied it.",
+		ReasonHalted:      "Another action of its batch failed before this one was sent.",
 		ReasonUnknown:     "The host answered that it does not know it.",
 		ReasonRemoved:     "Its host was revoked or removed.",
 		ReasonReplaced:    "Another machine took the place of its host.",
@@ -202,6 +205,7 @@ func transitions() []transition {
 		// was given to its order yet: afterwards only the host may end it.
 		{OwnerCoordinator, EventCancel, append(approve, schedule...), StateCancelled, ReasonCancelled},
 		{OwnerCoordinator, EventExpire, append(approve, schedule...), StateCancelled, ReasonExpired},
+		{OwnerCoordinator, EventHalt, schedule, StateCancelled, ReasonHalted}, // without a number, as a cancel
 		{OwnerCoordinator, EventHostUnknown, open(), StateLost, ReasonUnknown},
 		{OwnerCoordinator, EventHostRemoved, approve, StateCancelled, ReasonRemoved},
 		{OwnerCoordinator, EventHostRemoved, open(), StateLost, ReasonRemoved},

@@ -14,7 +14,7 @@ var owners = []protocol.Owner{protocol.OwnerCoordinator, protocol.OwnerAgent, pr
 
 var events = []protocol.Event{
 	protocol.EventPropose, protocol.EventGrant, protocol.EventApprove, protocol.EventDeny, protocol.EventCancel, protocol.EventExpire,
-	protocol.EventHostUnknown, protocol.EventHostRemoved, protocol.EventHostReplace, protocol.EventHostFenced, protocol.EventHostBack,
+	protocol.EventHalt, protocol.EventHostUnknown, protocol.EventHostRemoved, protocol.EventHostReplace, protocol.EventHostFenced, protocol.EventHostBack,
 	protocol.EventRestored, protocol.EventAccept, protocol.EventRefuse, protocol.EventStart, protocol.EventRetry, protocol.EventSucceed,
 	protocol.EventFail, protocol.EventExit, protocol.EventSignal, protocol.EventTimeout, protocol.EventInterrupt, protocol.EventNoStart,
 	protocol.EventTargetGone, protocol.EventPreempt, protocol.EventCancelled, protocol.EventTell,

@@ -30,6 +30,10 @@ type BatchRequest struct {
 	// there are; for one of many hosts they follow from the request.
 	Digest     protocol.Digest
 	Operations int
+	// AtOnce is how many actions of the batch may be under way at once; the first that
+	// fails ends those that were not sent. 0 is no limit. All requests for a batch give
+	// the same.
+	AtOnce int
 }
 
 // Proposed is what became of a request for one host of a batch.
@@ -49,6 +53,9 @@ func (r *Room) ProposeMany(ctx context.Context, by core.Actor, req BatchRequest)
 	}
 	if len(req.Hosts) > MaxBatch {
 		return req.ID, nil, fmt.Errorf("%w: %d hosts, at most %d fit into one request; more of them go into further requests for the same batch", core.ErrInvalid, len(req.Hosts), MaxBatch)
+	}
+	if req.AtOnce < 0 || req.AtOnce > MaxBatch {
+		return req.ID, nil, fmt.Errorf("%w: %d actions at once, want 0 to %d", core.ErrInvalid, req.AtOnce, MaxBatch)
 	}
 	if req.ID.IsZero() {
 		var random [10]byte
@@ -115,6 +122,7 @@ func (r *Room) proposals(ctx context.Context, by core.Actor, req *BatchRequest) 
 		}
 		seen[host] = true
 		a := draft
+		a.AtOnce = req.AtOnce
 		a.Host, a.Batch, a.ID = host, req.ID, req.ID.Action(string(host))
 		p := &proposal{want: a, spec: spec}
 		if p.misnamed, err = r.misnamed(ctx, host, spec); err != nil {

@@ -224,6 +224,9 @@ type Action struct {
 	ExpiresMS int64 // end of the start budget
 	// Batch is what it was asked for together with; zero for one alone.
 	Batch protocol.BatchID
+	// AtOnce is how many actions of its batch may be under way while its order gets a
+	// number; the first one that fails ends those without a number. 0 is no limit.
+	AtOnce int
 	// N is the number of its order, 0 until one was given. From then on only
 	// the host can end the action.
 	N uint64

@@ -93,6 +93,8 @@ func waits(a core.Action, f facts) *Waiting {
 		return &Waiting{For: WaitsQuarantine, Text: "its host is quarantined"}
 	case a.State == protocol.StatePendingSchedule && a.N == 0 && !here:
 		return away("")
+	case a.State == protocol.StatePendingSchedule && a.N == 0 && a.AtOnce > 0:
+		return &Waiting{For: WaitsTurn, Text: fmt.Sprintf("its batch has at most %d under way at once, and others are", a.AtOnce)}
 	case a.State == protocol.StatePendingSchedule && a.N == 0:
 		return &Waiting{For: WaitsTurn, Text: fmt.Sprintf("%d orders for its host have no receipt yet", stream.Window)}
 	case a.State == protocol.StatePendingSchedule && !here:

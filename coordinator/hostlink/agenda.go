@@ -11,6 +11,7 @@ type agenda struct {
 	mu        sync.Mutex
 	unsent    bool  // actions may wait for a number
 	numbering bool  // they are being given theirs
+	held      bool  // one waits for its turn in a batch
 	toAsk     bool  // the host is to be asked about open actions; see askAgain
 	whyMS     int64 // boot clock when the host was last asked why something waits, or will be
 }
@@ -20,6 +21,20 @@ func (a *agenda) number() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.unsent = true
+}
+
+// hold notes that an action waits for its turn.
+func (a *agenda) hold() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held = true
+}
+
+// numberHeld is number if an action waits for its turn.
+func (a *agenda) numberHeld() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unsent, a.held = a.unsent || a.held, false
 }
 
 // ask has the host asked about its open actions with the next turn.

@@ -34,9 +34,14 @@ func (l *link) numbered(given numbered) {
 	if given.more {
 		l.agenda.number()
 	}
-	for _, id := range given.ended {
-		l.c.base.Wake.Fire(id)
-		l.c.base.News.Ask(id)
+	l.c.tell(given.ended)
+}
+
+// tell tells those who follow actions that were ended here.
+func (c *Conversations) tell(ended []protocol.ActionID) {
+	for _, id := range ended {
+		c.base.Wake.Fire(id)
+		c.base.News.Ask(id)
 	}
 }
 
@@ -78,6 +83,10 @@ func (c *Conversations) numberOn(tx core.Tx, l *link, on protocol.Stream, all *n
 	if err != nil || len(unsent) == 0 {
 		return err
 	}
+	full := len(unsent) == free
+	if unsent, err = c.inTurn(tx, l, unsent, all); err != nil {
+		return err
+	}
 	at := c.times()
 	waiting := make([]candidate, len(unsent))
 	for i, a := range unsent {
@@ -100,7 +109,7 @@ func (c *Conversations) numberOn(tx core.Tx, l *link, on protocol.Stream, all *n
 			return err
 		}
 	}
-	all.orders, all.more = append(all.orders, d.orders...), all.more || len(waiting) == free
+	all.orders, all.more = append(all.orders, d.orders...), all.more || full && len(waiting) > 0
 	return tx.Streams.Put(d.state)
 }
 
@@ -109,7 +118,7 @@ func (c *Conversations) numberOn(tx core.Tx, l *link, on protocol.Stream, all *n
 func (c *Conversations) numberFirst(tx core.Tx, l *link, a *core.Action) (given numbered, _ error) {
 	on := core.StreamOf(a.Kind)
 	_, _, there := l.presence.reachable(l.c.base.Boot())
-	if c.base.Recovery() != "" || !there || on == protocol.StreamOrder && !l.agenda.empty() {
+	if c.base.Recovery() != "" || !there || a.AtOnce > 0 || on == protocol.StreamOrder && !l.agenda.empty() {
 		return given, nil
 	}
 	st, err := tx.Streams.Get(l.host, on)

@@ -89,6 +89,9 @@ func (l *link) taken(all []delivered) {
 			c.base.Wake.Fire(a.ID)
 			c.base.News.Tell(a)
 			c.cfg.Output.Settle(a)
+			if a.AtOnce > 0 && a.State.Final() {
+				c.nextTurns(c.base.Ctx, a.Batch)
+			}
 		}
 	}
 }

@@ -22,7 +22,7 @@ const (
 const (
 	actionColumns = `id, host, kind, target, name, digest, state, reason, detail, requester,
 		created_ms, updated_ms, ended_ms, expires_ms, n, accept_seq, attempt, cancelling, cancel_by, corrected,
-		exit, output, conflict, spec, batch, sent_ms, receipted_ms, accepted_ms, started_ms, finished_ms, needs, approvals, former`
+		exit, output, conflict, spec, batch, sent_ms, receipted_ms, accepted_ms, started_ms, finished_ms, needs, approvals, former, at_once`
 
 	getAction   = `SELECT ` + actionColumns + ` FROM action WHERE id = $1`
 	findActions = `SELECT id FROM action WHERE id >= $1 AND id < $2 OR substr(id, 37 - length($1)) = $1 ORDER BY id LIMIT $3`
@@ -74,7 +74,7 @@ func actionFields(a *core.Action) []any {
 		&a.Detail, &a.Requester, &a.CreatedMS, &a.UpdatedMS, &a.EndedMS, &a.ExpiresMS, &a.N, &a.AcceptSeq, &a.Attempt,
 		&a.Cancelling, &a.CancelBy, &a.Corrected, asJSON(&a.Exit), asJSON(&a.Output), &a.Conflict, &a.Spec,
 		text(&a.Batch), &a.SentMS, &a.ReceiptedMS, &a.AcceptedMS, &a.StartedMS, &a.FinishedMS,
-		asJSON(&a.Needs), asJSON(&a.Approvals), &a.Former}
+		asJSON(&a.Needs), asJSON(&a.Approvals), &a.Former, &a.AtOnce}
 }
 
 func (t actions) Get(id protocol.ActionID) (core.Action, error) {

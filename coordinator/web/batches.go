@@ -127,7 +127,7 @@ func (h actionHandlers) listBatches(ctx context.Context, in *struct {
 }
 
 func batchRequest(n *api.NewBatch) (r actions.BatchRequest, err error) {
-	r.Operations = n.Operations
+	r.Operations, r.AtOnce = n.Operations, n.AtOnce
 	if n.Kind != "" || len(n.Spec) > 0 {
 		if kind, _ := protocol.KindOf(protocol.Kind(n.Kind)); kind.OnContainer() {
 			return r, fmt.Errorf("kind: %s is about one container of one host; ask each host for an action", n.Kind)

@@ -150,6 +150,7 @@ func featureTable() []feature {
 	return []feature{
 		{word: "actions_by_kind", means: "Actions and batches are asked for by kind and args; the bytes of the spec are made here."},
 		{word: "audit_until", means: "The audit log can be searched up to a time."},
+		{word: "batch_at_once", means: "A batch goes in turns: so many of its actions at once, and the first failure halts the rest."},
 		{word: "cursors", means: "Every list takes cursor, limit, label, state, since and until."},
 		{word: "etags", means: "Answers in JSON have an ETag, and requests that read take If-None-Match."},
 		{word: "fields", means: "Every list takes fields: the members of its elements that are wanted."},

@@ -181,7 +181,7 @@ func (h *History) checkEnd(id protocol.ActionID, end Seen, report func(string, .
 }
 
 // neverBegan are the ends of what has had no effect.
-var neverBegan = []protocol.Reason{protocol.ReasonExpired, protocol.ReasonNoStart, protocol.ReasonDisapproved, protocol.ReasonTargetGone}
+var neverBegan = []protocol.Reason{protocol.ReasonExpired, protocol.ReasonNoStart, protocol.ReasonDisapproved, protocol.ReasonHalted, protocol.ReasonTargetGone}
 
 // checkEffect compares the end with the traces that the action has left.
 func (h *History) checkEffect(id protocol.ActionID, end Seen, report func(string, ...any)) {

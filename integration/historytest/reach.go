@@ -10,7 +10,7 @@ import (
 func events() []protocol.Event {
 	return []protocol.Event{
 		protocol.EventPropose, protocol.EventGrant, protocol.EventApprove, protocol.EventDeny, protocol.EventCancel,
-		protocol.EventExpire, protocol.EventHostUnknown, protocol.EventHostRemoved, protocol.EventHostReplace,
+		protocol.EventExpire, protocol.EventHalt, protocol.EventHostUnknown, protocol.EventHostRemoved, protocol.EventHostReplace,
 		protocol.EventHostFenced, protocol.EventHostBack, protocol.EventRestored, protocol.EventAccept, protocol.EventRefuse,
 		protocol.EventStart, protocol.EventRetry, protocol.EventSucceed, protocol.EventFail, protocol.EventExit,
 		protocol.EventSignal, protocol.EventTimeout, protocol.EventInterrupt, protocol.EventNoStart, protocol.EventTargetGone,

@@ -28,6 +28,7 @@ const (
 // many is how something is done in many places.
 type many struct {
 	parallel     int           // at a time; 0 is all
+	atOnce       int           // at a time, for which the coordinator sees; 0 is all
 	wait         time.Duration // at the most; 0 is for ever
 	leaveOffline bool
 	NoWait       bool
@@ -59,7 +60,7 @@ type batchRun struct {
 	remote   *conn.Remote
 	m        *many
 	id       protocol.BatchID
-	same     bool // all are hosts, with the same spec
+	hosts    bool // all are hosts
 	outcomes []*outcome
 	by       map[string]*outcome // by action
 	screen   *screen
@@ -114,11 +115,11 @@ func (a *Batcher) newBatchID() protocol.BatchID {
 }
 
 func (a *Batcher) newBatchRun(r *conn.Remote, m *many, id protocol.BatchID, targets []dispatch.Target) *batchRun {
-	b := &batchRun{Batcher: a, remote: r, m: m, id: id, by: map[string]*outcome{}, same: true}
+	b := &batchRun{Batcher: a, remote: r, m: m, id: id, by: map[string]*outcome{}, hosts: true}
 	width := 0
 	for _, t := range targets {
 		width = max(width, len(t.Label))
-		b.same = b.same && t.Label == string(t.Host) && bytes.Equal(t.Spec, targets[0].Spec)
+		b.hosts = b.hosts && t.Label == string(t.Host)
 	}
 	b.screen = newScreen(a)
 	for _, t := range targets {
@@ -317,13 +318,33 @@ func (b *batchRun) askNext(ctx context.Context) error {
 	return b.ask(ctx, next)
 }
 
-// ask asks for some of the parts: in one request where that is possible.
+// ask asks for some of the parts: in one request for all hosts of a spec, if all are
+// hosts.
 func (b *batchRun) ask(ctx context.Context, next []*outcome) error {
-	if !b.same {
+	if !b.hosts {
 		return b.askEach(ctx, next)
 	}
-	for some := range slices.Chunk(next, hostsAtOnce) {
-		ask := api.NewBatch{ID: b.id.String(), Spec: some[0].Spec}
+	for len(next) > 0 {
+		var same, others []*outcome
+		for _, p := range next {
+			if bytes.Equal(p.Spec, next[0].Spec) {
+				same = append(same, p)
+			} else {
+				others = append(others, p)
+			}
+		}
+		if err := b.askSame(ctx, same); err != nil {
+			return err
+		}
+		next = others
+	}
+	return nil
+}
+
+// askSame asks hosts for the same.
+func (b *batchRun) askSame(ctx context.Context, hosts []*outcome) error {
+	for some := range slices.Chunk(hosts, hostsAtOnce) {
+		ask := api.NewBatch{ID: b.id.String(), Spec: some[0].Spec, AtOnce: b.m.atOnce}
 		for _, p := range some {
 			ask.Hosts = append(ask.Hosts, string(p.Host))
 		}

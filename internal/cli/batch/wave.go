@@ -18,7 +18,8 @@ func (a *Batcher) Wave(ctx context.Context, r *conn.Remote, v *show.View, verb s
 	return New(&d, a.files).DoMany(ctx, r, &many{View: v, Verb: verb, leaveOffline: true}, targets)
 }
 
-// Request asks for something in many places, and waits for none.
-func (a *Batcher) Request(ctx context.Context, r *conn.Remote, v *show.View, verb string, targets []dispatch.Target) error {
-	return a.DoMany(ctx, r, &many{View: v, Verb: verb, NoWait: true}, targets)
+// Turns asks many hosts for something and waits for none. The coordinator lets so many
+// at once begin as their hosts come, and ends the rest when one fails.
+func (a *Batcher) Turns(ctx context.Context, r *conn.Remote, v *show.View, verb string, atOnce int, targets []dispatch.Target) error {
+	return a.DoMany(ctx, r, &many{View: v, Verb: verb, NoWait: true, atOnce: min(atOnce, hostsAtOnce)}, targets)
 }

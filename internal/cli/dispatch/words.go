@@ -174,7 +174,7 @@ func Ended(what string, act api.Action) error {
 	switch protocol.Reason(act.Reason) {
 	case protocol.ReasonTimeout, protocol.ReasonExpired:
 		f.Code = term.ExitTimeout
-	case protocol.ReasonDisapproved, protocol.ReasonFenced, protocol.ReasonRemoved:
+	case protocol.ReasonDisapproved, protocol.ReasonHalted, protocol.ReasonFenced, protocol.ReasonRemoved:
 		f.Code = term.ExitRefused
 	case protocol.Reason(protocol.ErrNotApproved):
 		f.Code, f.Next = term.ExitRefused, "hostler policy show "+act.Host+"    # once this policy is known, the same request waits for its approvals"
@@ -206,6 +206,8 @@ func reasonText(act api.Action) string {
 		return "ct stop --now ended it"
 	case protocol.ReasonCancelled:
 		return "it was cancelled"
+	case protocol.ReasonHalted:
+		return "another action of its batch failed before it was sent"
 	case protocol.ReasonUnknown:
 		return "its host does not know it"
 	}

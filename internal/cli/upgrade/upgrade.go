@@ -46,8 +46,9 @@ func Command(b *batch.Batcher) *cobra.Command {
 		Long: `Brings packages to hosts, which verify their signatures against the release keys of
 the ring: hostler fleet ring add-release-key. The signature of FILE is FILE.sig or
 FILE.asc; gpg --detach-sign and hostler key sign make one. Hosts with LXC need the
-package hostler-agent-lxc too, and a fleet of several architectures the packages of
-each.
+package hostler-agent-lxc too. In a fleet of several architectures name the packages
+of each, and in one of Debian and Fedora both the deb and the rpm packages: each host
+takes its own.
 
 Each host tries the new agent beside the old one. When the coordinator has answered
 it, its programs are put in place; else the old one goes on, with its state as it
@@ -56,7 +57,8 @@ is back. Commands and containers run on.
 
 Hosts are upgraded in waves: the canaries, then --batch of the others at a time. A
 wave in which a host fails, or stays away, halts the rest. Hosts that are offline
-are asked last, and follow when they come. To go on after a halt, say the same
+are asked last, and follow when they come, --batch at a time as well: the coordinator
+sees to it, and cancels the rest when one fails. To go on after a halt, say the same
 again: hosts that have the version are left out.`,
 		Example: `  hostler host upgrade edge-01 --package hostler-agent_0.2.0_amd64.deb
   hostler host upgrade -l site=lab --package agent.deb --package agent-lxc.deb \
@@ -159,7 +161,7 @@ func (a *commands) say(w plan, p *packages, canaries []string, dry bool) error {
 		tell("wave %d of %d to version %s: %s", i+1, len(w.waves), p.version, names(wave))
 	}
 	if len(w.away) > 0 {
-		tell("offline, and upgraded when they come: %s", names(w.away))
+		tell("offline, and upgraded when they come, %d at a time: %s", w.together, names(w.away))
 	}
 	if len(w.have) > 0 {
 		tell("at version %s or newer already: %s", p.version, names(w.have))
@@ -234,7 +236,7 @@ func (a *commands) roll(ctx context.Context, r *conn.Remote, o *options, p *pack
 	if len(w.away) == 0 {
 		return nil
 	}
-	return a.Request(ctx, r, o.view, verb, places(w.away))
+	return a.Turns(ctx, r, o.view, verb, w.together, places(w.away))
 }
 
 // send brings the packages of an architecture to the coordinator, and returns the spec

@@ -15,6 +15,8 @@ type plan struct {
 	waves [][]api.Host // one after the other
 	away  []api.Host   // when they come, after all waves
 	have  []api.Host   // that have the version, or a newer one
+	// together is how many of those that are away are upgraded at a time when they come.
+	together int
 }
 
 // size is how many hosts a wave has: a number, or a part of all.
@@ -61,5 +63,7 @@ func planWaves(hosts []api.Host, version string, canaries []string, s size) plan
 	if len(first) > 0 {
 		p.waves = append(p.waves, first)
 	}
-	return plan{append(p.waves, slices.Collect(slices.Chunk(rest, s.of(max(1, len(rest)))))...), p.away, p.have}
+	p.waves = append(p.waves, slices.Collect(slices.Chunk(rest, s.of(max(1, len(rest)))))...)
+	p.together = s.of(max(1, len(p.away)))
+	return p
 }

@@ -48,8 +48,14 @@ func TestPlanWaves(t *testing.T) {
 			t.Errorf("%s, %v: %s, want %s", c.batch, c.canaries, got, c.want)
 		}
 	}
-	if p := planWaves(hosts[3:6], "0.2.0", nil, size{n: 1}); len(p.waves) != 0 || len(p.away) != 1 {
-		t.Errorf("nobody is here to be upgraded, and there are waves %v", p.waves)
+	if p := planWaves(hosts[3:6], "0.2.0", nil, size{n: 1}); len(p.waves) != 0 || len(p.away) != 1 || p.together != 1 {
+		t.Errorf("no host is here to be upgraded, and there are waves %v, and %d at a time of %d", p.waves, p.together, len(p.away))
+	}
+	for i := range hosts {
+		hosts[i].Version, hosts[i].Connectivity = "0.1.0", "offline"
+	}
+	if p := planWaves(hosts, "0.2.0", nil, size{n: 30, percent: true}); p.together != 3 {
+		t.Errorf("30%% of 10 hosts that are away are %d at a time", p.together)
 	}
 	for _, bad := range []string{"", "0", "0%", "101%", "-1", "ten", "1.5", "5 %"} {
 		if s, err := parseSize(bad); err == nil {
