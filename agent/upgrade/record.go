@@ -40,6 +40,8 @@ type Record struct {
 	// though the coordinator answered the old agent right before and right after.
 	Why    string `json:"why,omitempty"`
 	Trials int    `json:"trials,omitempty"`
+	// Installs is how often it was begun to put the programs in place.
+	Installs int `json:"installs,omitempty"`
 }
 
 // Dir is where an upgrade is kept: the record, and what was unpacked.

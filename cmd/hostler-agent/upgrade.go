@@ -109,7 +109,12 @@ func (u *upgrader) run(ctx context.Context) error {
 	if r.Stage != upgrade.Proved {
 		return nil
 	}
-	self, err := u.install(ctx, r)
+	var self string
+	if r.Installs++; r.Installs > maxInstalls {
+		err = fmt.Errorf("that was begun %d times, and the agent ended under each", maxInstalls)
+	} else if err = dir.Keep(r); err == nil {
+		self, err = u.install(ctx, r)
+	}
 	if ctx.Err() != nil {
 		return nil // the package manager has ended this process, and starts the new one
 	}
@@ -121,6 +126,10 @@ func (u *upgrader) run(ctx context.Context) error {
 	u.log.Info("this process becomes the new agent", "version", r.Version)
 	return fmt.Errorf("start %s: %w", self, syscall.Exec(self, os.Args, os.Environ()))
 }
+
+// maxInstalls is how often the programs are put in place before the old agent goes on: a
+// package manager that restarts the agent and then fails would otherwise do so for ever.
+const maxInstalls = 3
 
 // answered is what the new agent prints when it was answered, with its version behind.
 const answered = "answered as version "
