@@ -20,6 +20,7 @@ type Host struct {
 	Presence     string     `json:"presence,omitempty" example:"socket lost 14 s ago" doc:"Why it is so, for people"`
 	PresentSince *time.Time `json:"connectivity_since,omitempty" doc:"Since when it is so; left out if that is not known"`
 	AsleepUntil  *time.Time `json:"asleep_until,omitempty" doc:"Until when a host sleeps that has told so"`
+	Ring         uint64     `json:"ring,omitempty" example:"3" doc:"The number of the ring that the host has in force; left out if it was not heard since the coordinator started"`
 	Quarantined  string     `json:"quarantined,omitempty" doc:"Why nothing is sent to the host although it is approved; left out if it is not"`
 	Key          string     `json:"key" doc:"The fingerprint of the host's OpenPGP key"`
 	Labels       []string   `json:"labels" example:"[\"site=lab\"]" doc:"Labels, each NAME=VALUE, sorted"`

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/hostler-io/hostler/api"
 )
 
 // TestHostCheck: a host looks for itself, asked from afar and on the host alone, and
@@ -40,10 +42,13 @@ func TestHostCheck(t *testing.T) {
 		t.Errorf("on the host: %+v", near)
 	}
 	all := parse(w.must(t, "doctor", "edge-01", "--all", "-o", "json"))
-	for _, check := range []string{"host edge-01 memory", "coordinator work", "coordinator certificate", "coordinator database", "coordinator broker", "coordinator disk of state"} {
+	for _, check := range []string{"host edge-01 memory", "host edge-01 ring", "host edge-01 policy", "coordinator work", "coordinator certificate", "coordinator database", "coordinator broker", "coordinator disk of state"} {
 		if f := all[check]; f.Result != "ok" {
 			t.Errorf("doctor does not show what the host and the coordinator find of %s: %+v of %+v", check, f, all)
 		}
+	}
+	if ring := show[api.Host](t, w, "host", "show", "edge-01").Ring; ring == 0 {
+		t.Error("the host is shown with no ring")
 	}
 	w.cli(t, "host", "check").exits(t, 2, "name a host")
 	h.local(t, "--local", "host", "check", "edge-01").exits(t, 2, "leave the name out")

@@ -30,4 +30,5 @@ type Presence struct {
 	AsleepUntilMS int64         // of an asleep host, Unix milliseconds
 	Silence       time.Duration // how long it has not been heard, on a clock that nobody sets
 	Heard         bool          // it was heard since the start
+	Ring          uint64        // the number of the ring that it has in force; 0 if it was not heard since the start
 }

@@ -212,6 +212,9 @@ func (l *link) openState(in inbound) (protocol.Message, error) {
 	if errors.Is(err, protocol.ErrFork) {
 		l.c.cfg.Standing.Quarantine(l.host, "two processes speak for this host: its key or its disk was copied")
 	}
+	if err == nil {
+		l.presence.hasRing(m.Header.Ring)
+	}
 	return m, err
 }
 

@@ -27,6 +27,7 @@ type presence struct {
 	heardAt int64            // boot clock, ms; 0 if the host was not heard yet
 	askedAt int64            // boot clock, when it was asked for a lease
 	seenMS  int64            // wall clock, for people
+	ring    uint64           // the number of its ring, as its newest state message has it
 	proven  bool             // the current challenge came back: the host is there now
 	claims  *protocol.Hello  // the newest hello, until it is proven
 	left    bool             // the host said goodbye
@@ -53,7 +54,7 @@ func (p *presence) view(bootMS, nowMS int64) core.Presence {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := vigil.Decide(p.vigil, vigil.Event{Kind: vigil.Tick}, bootMS)
-	v := core.Presence{Connectivity: core.Connectivity(h.State), Reason: h.Reason(bootMS), SeenMS: p.seenMS, SinceMS: nowMS - (bootMS - h.SinceMS)}
+	v := core.Presence{Connectivity: core.Connectivity(h.State), Reason: h.Reason(bootMS), SeenMS: p.seenMS, SinceMS: nowMS - (bootMS - h.SinceMS), Ring: p.ring}
 	if h.State == vigil.Asleep {
 		v.AsleepUntilMS = nowMS + h.UntilMS() - bootMS
 	}
@@ -61,6 +62,13 @@ func (p *presence) view(bootMS, nowMS int64) core.Presence {
 		v.Silence = 0
 	}
 	return v
+}
+
+// hasRing notes which ring the host has in force.
+func (p *presence) hasRing(n uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ring = n
 }
 
 // happened moves what people are told.

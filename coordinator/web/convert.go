@@ -37,7 +37,7 @@ func object(b []byte) (m map[string]any) {
 func hostOf(v members.HostView) api.Host {
 	i := v.Inventory
 	h := api.Host{
-		ID: string(v.ID), State: string(v.State), Connectivity: string(v.Connectivity), Presence: v.Presence.Reason, AsleepUntil: webapi.Maybe(v.AsleepUntilMS), Quarantined: v.Quarantined,
+		ID: string(v.ID), State: string(v.State), Connectivity: string(v.Connectivity), Presence: v.Presence.Reason, Ring: v.Presence.Ring, AsleepUntil: webapi.Maybe(v.AsleepUntilMS), Quarantined: v.Quarantined,
 		Key: v.Key.String(), Labels: webapi.Texts(v.Labels), SeenAt: webapi.Maybe(v.SeenMS), ApprovedAt: webapi.At(v.ApprovedMS), ApprovedBy: v.ApprovedBy,
 		RevokedAt: webapi.Maybe(v.RevokedMS), Reason: v.Host.Reason, InventoryAt: webapi.Maybe(i.AtMS),
 		Hostname: i.Host.Hostname, Arch: i.Host.Arch, Version: i.Host.Version, Kernel: i.Host.Kernel, CPUs: i.Host.CPUs,

@@ -111,11 +111,16 @@ func examineHost(h api.Host, s api.Status, now time.Time) []finding {
 		other = fmt.Sprintf("its agent is of version %s, the coordinator of %s", h.Version, s.Version)
 	}
 	r.check("version", api.FindingWarning, other, fmt.Sprintf("hostler host upgrade %s --package FILE    # doc/upgrade.md", h.ID))
-	broken := ""
-	if h.Policy != nil {
-		broken = h.Policy.Broken
+	behind := ""
+	if h.Connectivity == "online" && h.Ring != 0 && h.Ring < s.Ring {
+		behind = fmt.Sprintf("it has ring %d in force, and the coordinator ring %d; who was let in or removed since then is not known there", h.Ring, s.Ring)
 	}
-	r.check("policy", api.FindingFailed, broken, "hostler policy show "+h.ID)
+	r.check("ring", api.FindingWarning, behind, fmt.Sprintf("hostler run %s -- hostler-agent check    # does it reach the API of the coordinator, where it fetches rings, and can its version read them?", h.ID))
+	if h.Policy == nil {
+		r.check("policy", api.FindingWarning, "it has not told which policy is in force there", "hostler policy show "+h.ID)
+	} else {
+		r.check("policy", api.FindingFailed, h.Policy.Broken, "hostler policy show "+h.ID)
+	}
 	for _, a := range h.ActiveAlerts {
 		r.check("alert "+a.ID, api.FindingWarning, a.Text, "hostler host show "+h.ID)
 	}

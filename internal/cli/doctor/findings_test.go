@@ -15,7 +15,7 @@ func TestFindings(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	seen := now.Add(-time.Hour)
 	fleet := api.Status{Version: "1.2.0", Ring: 3, Brokers: []string{"mqtts://broker:8883"}}
-	host := api.Host{ID: "edge-01", State: "approved", Connectivity: "online", SeenAt: &seen, InventoryAt: &seen, Version: "1.2.0", DiskBytes: 100, DiskFree: 50, ClockOffset: "1.5s"}
+	host := api.Host{ID: "edge-01", State: "approved", Connectivity: "online", SeenAt: &seen, InventoryAt: &seen, Version: "1.2.0", DiskBytes: 100, DiskFree: 50, ClockOffset: "1.5s", Ring: 3, Policy: &api.Policy{Source: "builtin"}}
 	for name, c := range map[string]struct {
 		fleet func(*api.Status)
 		host  func(*api.Host)
@@ -37,6 +37,8 @@ func TestFindings(t *testing.T) {
 		"full":         {host: func(h *api.Host) { h.DiskFree = 9 }, check: "warning disk", cause: "9 %"},
 		"clock":        {host: func(h *api.Host) { h.ClockOffset = "-3h0m0.2s" }, check: "warning clock", cause: "-3h0m0s"},
 		"old agent":    {host: func(h *api.Host) { h.Version = "1.1.0" }, check: "warning version", cause: "1.1.0"},
+		"old ring":     {host: func(h *api.Host) { h.Ring = 2 }, check: "warning ring", cause: "ring 2 in force, and the coordinator ring 3"},
+		"no policy":    {host: func(h *api.Host) { h.Policy = nil }, check: "warning policy", cause: "has not told"},
 		"policy":       {host: func(h *api.Host) { h.Policy = &api.Policy{Broken: "line 3"} }, check: "failed policy", cause: "line 3"},
 		"alert":        {host: func(h *api.Host) { h.ActiveAlerts = []api.Alert{{ID: "disk.low/root", Text: "2 % free"}} }, check: "warning alert disk.low/root", cause: "2 % free"},
 	} {
