@@ -39,6 +39,9 @@ type Programs struct {
 	// Verify says by which release key a package is signed, and refuses any other.
 	// It may be called from any goroutine.
 	Verify func(sig []byte, file io.Reader) (signer string, err error)
+	// Settle waits until the package manager has ended that puts the programs of an action
+	// in place: it restarts the agent before it is done. It may be called from any goroutine.
+	Settle func(context.Context, protocol.ActionID) error
 	// Swap ends this agent, so that the release in Dir is tried or put in place. It
 	// returns at once, and may be called again.
 	Swap func()
@@ -129,6 +132,9 @@ func (u *Upgrade) carry(ctx context.Context, id protocol.ActionID, args protocol
 	}
 	switch {
 	case p.Version == r.Version:
+		if p.Settle(ctx, id) != nil {
+			return end, false // the package manager restarts this agent once more
+		}
 		return u.over(queue.Step{Event: protocol.EventSucceed, Detail: fmt.Sprintf("version %s → %s, signed by %s", r.From, r.Version, r.Signer)})
 	case r.Stage == Failed:
 		return u.over(queue.Step{Event: protocol.EventFail, Detail: r.Why})

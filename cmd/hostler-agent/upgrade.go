@@ -21,6 +21,7 @@ import (
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/release"
+	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 )
 
@@ -63,6 +64,7 @@ func (n *node) programs() *upgrade.Programs {
 			}
 			return ownerOf(ctx, self).format
 		},
+		Settle: func(ctx context.Context, id protocol.ActionID) error { return awaitUnit(ctx, unitOf(id)) },
 	}
 }
 
@@ -304,7 +306,7 @@ func (u *upgrader) manage(ctx context.Context, m manager, r upgrade.Record) erro
 	}
 	defer log.Close()
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
-		unit := "hostler-upgrade-" + r.Action.String()
+		unit := unitOf(r.Action)
 		if err := awaitUnit(ctx, unit); err != nil {
 			return err
 		}
@@ -339,8 +341,11 @@ func (u *upgrader) manage(ctx context.Context, m manager, r upgrade.Record) erro
 	return nil
 }
 
+// unitOf is the unit in which the package manager works for an action.
+func unitOf(id protocol.ActionID) string { return "hostler-upgrade-" + id.String() }
+
 // awaitUnit waits until the package manager has ended that an earlier process has
-// started.
+// started; where systemd is not in charge there is none.
 func awaitUnit(ctx context.Context, unit string) error {
 	for exec.CommandContext(ctx, "systemctl", "is-active", "--quiet", unit).Run() == nil {
 		if err := wait(ctx, time.Second, nil); err != nil {
