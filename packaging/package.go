@@ -136,7 +136,7 @@ func (b *build) scripts(p pkg, format string) (s nfpm.Scripts, err error) {
 	case format == "rpm" && p.unit:
 		s.PreInstall, s.PostInstall, s.PreRemove = write("rpm.pre"), write("rpm.post"), write("rpm.preun")
 	case format == "rpm" && p.refreshes != "":
-		s.PreInstall, s.PostInstall = write("rpm.pre"), write("rpm.post")
+		s.PostInstall = write("rpm.post")
 	}
 	return s, err
 }

@@ -266,8 +266,28 @@ func helperOf(c config) string {
 
 // manager is a package manager that has installed the programs of this host.
 type manager struct {
-	format  release.Format // empty: none has
-	install []string       // what installs packages, whose files follow
+	format release.Format // empty: none has
+	path   string
+}
+
+// steps are the command lines that install packages, one after the other as long as they
+// succeed. files are those of the packages, that of the agent first.
+func (m manager) steps(files []string) [][]string {
+	if m.format == release.Deb {
+		// After an error it goes on to no other package: the agent and its helper fit each other.
+		return [][]string{append([]string{m.path, "--install", "--abort-after=1", "--force-confdef", "--force-confold"}, files...)}
+	}
+	// rpm goes on to other packages after an error, in an order of its own. So the agent is
+	// installed by itself, when all packages were found to fit this host. The signature
+	// that counts was verified; what an earlier try has installed is installed once more.
+	rpm := func(option string, files ...string) []string {
+		return append([]string{m.path, "--upgrade", "--nosignature", "--replacepkgs", option}, files...)
+	}
+	steps := [][]string{rpm("--test", files...), rpm("--nodeps", files[0])}
+	if len(files) > 1 {
+		steps = append(steps, rpm("--quiet", files[1:]...))
+	}
+	return steps
 }
 
 // ownerOf finds the package manager of a program.
@@ -277,12 +297,10 @@ func ownerOf(ctx context.Context, program string) manager {
 		return path, err == nil && exec.CommandContext(ctx, path, append(args, program)...).Run() == nil
 	}
 	if query, ours := owns("dpkg-query", "--search"); ours {
-		// After an error it goes on to no other package: the agent and its helper fit each other.
-		return manager{release.Deb, []string{filepath.Join(filepath.Dir(query), "dpkg"), "--install", "--abort-after=1", "--force-confdef", "--force-confold"}}
+		return manager{release.Deb, filepath.Join(filepath.Dir(query), "dpkg")}
 	}
 	if rpm, ours := owns("rpm", "--query", "--file"); ours {
-		// The signature that counts was verified. What an earlier try has installed is installed once more.
-		return manager{release.RPM, []string{rpm, "--upgrade", "--nosignature", "--replacepkgs"}}
+		return manager{release.RPM, rpm}
 	}
 	return manager{}
 }
@@ -290,13 +308,14 @@ func ownerOf(ctx context.Context, program string) manager {
 // manage has the package manager install the packages. Where systemd is in charge that
 // runs as a unit of its own: it restarts the agent, and must not end with it.
 func (u *upgrader) manage(ctx context.Context, m manager, r upgrade.Record) error {
-	argv := slices.Clone(m.install)
+	var files []string
 	for _, p := range slices.Sorted(slices.Values(r.Packages)) { // the agent first
 		if p == release.AgentLXC && helperOf(u.reload.now.config) == "" {
 			continue // it would ask for libraries that this host does without
 		}
-		argv = append(argv, u.state.upgrade().Package(p, r.Format))
+		files = append(files, u.state.upgrade().Package(p, r.Format))
 	}
+	steps := m.steps(files)
 	environ := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive"}
 	// What it says goes to a file and not to this process, whose end must not matter.
 	said := filepath.Join(u.state.upgrade().Release(), "install.log")
@@ -310,25 +329,25 @@ func (u *upgrader) manage(ctx context.Context, m manager, r upgrade.Record) erro
 		if err := awaitUnit(ctx, unit); err != nil {
 			return err
 		}
-		argv = append([]string{
-			"systemd-run", "--quiet", "--collect", "--wait", "--unit", unit, "--setenv", environ[0], "--setenv", environ[1],
-			"--property", "StandardOutput=append:" + said, "--property", "StandardError=append:" + said, "--",
-		}, argv...)
+		steps = [][]string{asUnit(unit, said, environ, steps)}
 	}
-	cmd := exec.Command(argv[0], argv[1:]...) // what has begun to install goes on to its end, whatever becomes of this process
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), environ...), log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }() // it ends with the child, or with this process
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if err != nil {
+	for _, argv := range steps {
+		cmd := exec.Command(argv[0], argv[1:]...) // what has begun to install goes on to its end, whatever becomes of this process
+		cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), environ...), log, log
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }() // it ends with the child, or with this process
+		select {
+		case err = <-ended:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err == nil {
+			continue
+		}
 		b, _ := os.ReadFile(said) // it may have said nothing
 		why := string(b)
 		for _, begin := range []string{"error processing ", "error: "} { // of dpkg, of rpm
@@ -336,9 +355,28 @@ func (u *upgrader) manage(ctx context.Context, m manager, r upgrade.Record) erro
 				why = after
 			}
 		}
-		return fmt.Errorf("%s: %w: %.300s", filepath.Base(m.install[0]), err, strings.ToValidUTF8(strings.Join(strings.Fields(why), " "), "?"))
+		return fmt.Errorf("%s: %w: %.300s", filepath.Base(m.path), err, strings.ToValidUTF8(strings.Join(strings.Fields(why), " "), "?"))
 	}
 	return nil
+}
+
+// asUnit has systemd run command lines as one unit, and say what they said to a file.
+func asUnit(unit, said string, environ []string, steps [][]string) []string {
+	argv := []string{
+		"systemd-run", "--quiet", "--collect", "--wait", "--unit", unit, "--setenv", environ[0], "--setenv", environ[1],
+		"--property", "TimeoutStartSec=infinity", "--property", "StandardOutput=append:" + said, "--property", "StandardError=append:" + said,
+	}
+	// Words are read as in a unit file.
+	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "$", "$$")
+	last := len(steps) - 1
+	for _, step := range steps[:last] {
+		words := make([]string, len(step))
+		for i, w := range step {
+			words[i] = `"` + quote.Replace(w) + `"`
+		}
+		argv = append(argv, "--property", "ExecStartPre="+strings.Join(words, " "))
+	}
+	return append(append(argv, "--"), steps[last]...)
 }
 
 // unitOf is the unit in which the package manager works for an action.
@@ -347,10 +385,13 @@ func unitOf(id protocol.ActionID) string { return "hostler-upgrade-" + id.String
 // awaitUnit waits until the package manager has ended that an earlier process has
 // started; where systemd is not in charge there is none.
 func awaitUnit(ctx context.Context, unit string) error {
-	for exec.CommandContext(ctx, "systemctl", "is-active", "--quiet", unit).Run() == nil {
+	for {
+		state, err := exec.CommandContext(ctx, "systemctl", "show", "--property", "ActiveState", "--value", unit).Output()
+		if s := strings.TrimSpace(string(state)); err != nil || s == "inactive" || s == "failed" {
+			return ctx.Err()
+		}
 		if err := wait(ctx, time.Second, nil); err != nil {
 			return err
 		}
 	}
-	return ctx.Err()
 }
