@@ -17,22 +17,22 @@ func Gateway(network netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(network.Masked().Addr().Next(), network.Bits())
 }
 
-// Allocate returns the lowest address of an IPv4 network that is not in used.
-// The network's own address, its broadcast address and the first host address
-// (the gateway, see Gateway) are never given. used may be in any order and may
+// Allocate returns the lowest address of a network that is not in used. The network's own
+// address, its last one (of IPv4 the broadcast address) and the first host address (the
+// gateway, see Gateway) are never given. used may be in any order and may
 // hold addresses of other networks. The answer depends on the arguments alone,
 // so the caller who records it before using it gets a fresh one each time.
 func Allocate(network netip.Prefix, used []netip.Addr) (netip.Addr, error) {
 	network = network.Masked()
-	if !network.IsValid() || !network.Addr().Is4() {
-		return netip.Addr{}, fmt.Errorf("allocating in %s: want an IPv4 network", network)
+	if !network.IsValid() {
+		return netip.Addr{}, errors.New("allocating: no network")
 	}
 	taken := make(map[netip.Addr]bool, len(used)+1)
 	for _, a := range used {
 		taken[a.Unmap()] = true
 	}
 	taken[Gateway(network).Addr()] = true
-	// An address whose successor lies outside is the broadcast address.
+	// An address whose successor lies outside is the last one.
 	for a := network.Addr().Next(); network.Contains(a) && network.Contains(a.Next()); a = a.Next() {
 		if !taken[a] {
 			return a, nil

@@ -296,6 +296,9 @@ type Network struct {
 	Address netip.Prefix
 	// Gateway is the next hop of the default route; zero for none.
 	Gateway netip.Addr
+	// Address6 and Gateway6 are those of IPv6; zero for none.
+	Address6 netip.Prefix `json:",omitzero"`
+	Gateway6 netip.Addr   `json:",omitzero"`
 	// MAC in the form 02:00:00:00:00:01; see MAC.
 	MAC string
 }
@@ -345,6 +348,12 @@ func (n Network) check() error {
 	}
 	if n.Gateway.IsValid() && !n.Address.Masked().Contains(n.Gateway) {
 		return fmt.Errorf("gateway %s outside of %s", n.Gateway, n.Address.Masked())
+	}
+	if n.Address6.IsValid() && !n.Address6.Addr().Is6() {
+		return fmt.Errorf("%s is no address of IPv6", n.Address6)
+	}
+	if n.Gateway6.IsValid() && !n.Address6.Masked().Contains(n.Gateway6) {
+		return fmt.Errorf("gateway %s outside of %s", n.Gateway6, n.Address6.Masked())
 	}
 	return checkMAC(n.MAC)
 }

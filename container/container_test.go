@@ -139,8 +139,11 @@ func TestAllocate(t *testing.T) {
 			t.Errorf("Allocate(%s) = %v, want ErrFull", network, err)
 		}
 	}
-	if _, err := container.Allocate(netip.MustParsePrefix("fd00::/64"), nil); err == nil || errors.Is(err, container.ErrFull) {
-		t.Errorf("Allocate in IPv6 = %v, want a plain error", err)
+	if got, err := container.Allocate(netip.MustParsePrefix("fd00::/64"), addrs("fd00::2", "10.70.0.3")); err != nil || got.String() != "fd00::3" {
+		t.Errorf("Allocate in IPv6 = %v, %v, want fd00::3", got, err)
+	}
+	if _, err := container.Allocate(netip.Prefix{}, nil); err == nil || errors.Is(err, container.ErrFull) {
+		t.Errorf("Allocate in no network = %v, want a plain error", err)
 	}
 }
 

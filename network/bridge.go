@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -24,7 +26,20 @@ type BridgeConfig struct {
 	// Address that the bridge bears, with the length of its network: the
 	// gateway of the containers, for example 10.70.0.1/24.
 	Address netip.Prefix
+	// Address6 is that of IPv6; zero for none.
+	Address6 netip.Prefix
+	// Owner is who has made the bridge, as [Owned] finds it; empty: the bridge is shared.
+	Owner Owner
 }
+
+// Owner is whose a bridge is.
+type Owner struct {
+	Mark string // of the agent
+	Name string // of the network
+}
+
+// alias is how it is written to the device.
+func (o Owner) alias() string { return commentPrefix + o.Mark + " " + o.Name }
 
 func (c BridgeConfig) check() error {
 	if err := checkName(c.Name); err != nil {
@@ -33,8 +48,10 @@ func (c BridgeConfig) check() error {
 	if !c.Address.IsValid() || c.Address.Addr().IsUnspecified() {
 		return errors.New("no address")
 	}
-	if c.Address.Addr() == c.Address.Masked().Addr() && c.Address.Addr().BitLen()-c.Address.Bits() > 1 {
-		return fmt.Errorf("%s is the address of the network itself", c.Address)
+	for _, a := range []netip.Prefix{c.Address, c.Address6} {
+		if a.IsValid() && a.Addr() == a.Masked().Addr() && a.Addr().BitLen()-a.Bits() > 1 {
+			return fmt.Errorf("%s is the address of the network itself", a)
+		}
 	}
 	return nil
 }
@@ -77,18 +94,68 @@ func ensureBridge(cfg BridgeConfig) error {
 	if err != nil {
 		return err
 	}
-	prefix := cfg.Address
-	addr := &netlink.Addr{IPNet: &net.IPNet{
-		IP:   prefix.Addr().AsSlice(),
-		Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen()),
-	}}
-	if err := netlink.AddrAdd(link, addr); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("adding address %s: %w", prefix, err)
+	if cfg.Owner != (Owner{}) && link.Attrs().Alias != cfg.Owner.alias() {
+		// One that was made and not marked has the hardware address that only we give.
+		if link.Attrs().Alias != "" || link.Attrs().HardwareAddr.String() != attrs.HardwareAddr.String() {
+			return fmt.Errorf("%w: it is there and was not made for network %s", ErrForeign, cfg.Owner.Name)
+		}
+		if err := netlink.LinkSetAlias(link, cfg.Owner.alias()); err != nil {
+			return fmt.Errorf("marking: %w", err)
+		}
+	}
+	for _, prefix := range []netip.Prefix{cfg.Address, cfg.Address6} {
+		if !prefix.IsValid() {
+			continue
+		}
+		if err := netlink.AddrAdd(link, addressOf(prefix)); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("adding address %s: %w", prefix, err)
+		}
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
 	return nil
+}
+
+// addressOf is an address as it is given to an interface. One of IPv6 can be used at once:
+// nothing else on a bridge of ours has it.
+func addressOf(p netip.Prefix) *netlink.Addr {
+	a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
+	if p.Addr().Is6() {
+		a.Flags = unix.IFA_F_NODAD
+	}
+	return a
+}
+
+// Owned returns the bridges of an agent by the names of their networks.
+func Owned(mark string) (map[string]string, error) {
+	links, err := dump(netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("listing links: %w", err)
+	}
+	all := make(map[string]string)
+	for _, l := range links {
+		if name, ours := strings.CutPrefix(l.Attrs().Alias, commentPrefix+mark+" "); ours && l.Type() == "bridge" {
+			all[name] = l.Attrs().Name
+		}
+	}
+	return all, nil
+}
+
+// Plugins returns how many interfaces are plugged into a bridge; 0 if there is no such
+// bridge.
+func Plugins(name string) (n int, err error) {
+	links, err := dump(netlink.LinkList)
+	if err != nil {
+		return 0, fmt.Errorf("listing links: %w", err)
+	}
+	at := slices.IndexFunc(links, func(l netlink.Link) bool { return l.Attrs().Name == name && l.Type() == "bridge" })
+	for _, l := range links {
+		if at >= 0 && l.Attrs().MasterIndex == links[at].Attrs().Index {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // RemoveBridge removes the bridge; nil if there is none of that name. The

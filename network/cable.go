@@ -3,7 +3,6 @@ package network
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -156,9 +155,7 @@ func CablesOf(bridge, prefix string) ([]string, error) {
 func Configure(name string, address netip.Prefix) error {
 	link, err := netlink.LinkByName(name)
 	if err == nil && address.IsValid() {
-		err = netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{
-			IP: address.Addr().AsSlice(), Mask: net.CIDRMask(address.Bits(), address.Addr().BitLen()),
-		}})
+		err = netlink.AddrAdd(link, addressOf(address))
 		if errors.Is(err, unix.EEXIST) {
 			err = nil
 		}
@@ -186,7 +183,11 @@ func Taken(p netip.Prefix) (bool, error) {
 			}
 		}
 	}
-	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
+	family := netlink.FAMILY_V4
+	if p.Addr().Is6() {
+		family = netlink.FAMILY_V6
+	}
+	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, family) })
 	if err != nil {
 		return false, fmt.Errorf("listing routes: %w", err)
 	}

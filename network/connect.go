@@ -20,6 +20,9 @@ type End struct {
 	Address netip.Prefix
 	// Gateway is the next hop of the default route; zero for none.
 	Gateway netip.Addr
+	// Address6 and Gateway6 are those of IPv6; zero for none.
+	Address6 netip.Prefix
+	Gateway6 netip.Addr
 }
 
 // Connect lays a cable and configures its other end. The namespace is that of the
@@ -49,12 +52,21 @@ func (e End) configure(name string) error {
 			return fmt.Errorf("hardware address %s: %w", e.MAC, err)
 		}
 	}
-	if err := Configure(name, e.Address); err != nil || !e.Gateway.IsValid() {
+	if err := Configure(name, e.Address); err != nil {
 		return err
 	}
-	route := &netlink.Route{LinkIndex: link.Attrs().Index, Gw: e.Gateway.AsSlice()}
-	if err := netlink.RouteAdd(route); err != nil {
-		return fmt.Errorf("default route by %s: %w", e.Gateway, err)
+	if e.Address6.IsValid() {
+		if err := Configure(name, e.Address6); err != nil {
+			return err
+		}
+	}
+	for _, gateway := range []netip.Addr{e.Gateway, e.Gateway6} {
+		if !gateway.IsValid() {
+			continue
+		}
+		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: gateway.AsSlice()}); err != nil {
+			return fmt.Errorf("default route by %s: %w", gateway, err)
+		}
 	}
 	return nil
 }

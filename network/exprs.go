@@ -10,12 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Offsets of addresses in the header of IPv4.
-const (
-	source      = 12
-	destination = 16
-)
-
 // Bits of the connections that the kernel tracks: linux/nf_conntrack_common.h.
 const (
 	ctNew  = 1 << 3
@@ -31,16 +25,42 @@ func iface(key expr.MetaKey, name string, op expr.CmpOp) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: data}}
 }
 
-// ipv4 matches packets of IPv4.
-func ipv4() []expr.Any {
-	return []expr.Any{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.NFPROTO_IPV4}}}
+// familyOf is the protocol that an address is of, as the packet filter numbers it.
+func familyOf(a netip.Addr) byte {
+	if a.Is6() {
+		return unix.NFPROTO_IPV6
+	}
+	return unix.NFPROTO_IPV4
 }
 
-// within4 matches packets of IPv4 with an address of a network.
-func within4(offset uint32, p netip.Prefix) []expr.Any {
-	return append(ipv4(),
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: net.CIDRMask(p.Bits(), 32), Xor: make([]byte, 4)},
+// ofFamily matches packets of the protocol that an address is of.
+func ofFamily(a netip.Addr) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{familyOf(a)}}}
+}
+
+// fromNetwork matches packets that come from an address of a network.
+func fromNetwork(p netip.Prefix) []expr.Any {
+	if p.Addr().Is6() {
+		return addressed(8, p)
+	}
+	return addressed(12, p)
+}
+
+// toNetwork matches packets that go to an address of a network.
+func toNetwork(p netip.Prefix) []expr.Any {
+	if p.Addr().Is6() {
+		return addressed(24, p)
+	}
+	return addressed(16, p)
+}
+
+// addressed matches packets with an address of a network at an offset of their header.
+func addressed(offset uint32, p netip.Prefix) []expr.Any {
+	bits := p.Addr().BitLen()
+	size := uint32(bits / 8)
+	return append(ofFamily(p.Addr()),
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: size, Mask: net.CIDRMask(p.Bits(), bits), Xor: make([]byte, size)},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()})
 }
 
@@ -57,9 +77,10 @@ func tracked(key expr.CtKey, bit uint32, set bool) []expr.Any {
 	}
 }
 
-// toThisHost matches packets of IPv4 to any address that the host itself has.
-func toThisHost() []expr.Any {
-	return append(ipv4(),
+// toThisHost matches packets to any address that the host itself has, of the protocol that
+// an address is of.
+func toThisHost(like netip.Addr) []expr.Any {
+	return append(ofFamily(like),
 		&expr.Fib{Register: 1, FlagDADDR: true, ResultADDRTYPE: true},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)})
 }
@@ -82,7 +103,7 @@ func destinationNAT(to netip.Addr, port uint16) []expr.Any {
 	return []expr.Any{
 		&expr.Immediate{Register: 1, Data: to.AsSlice()},
 		&expr.Immediate{Register: 2, Data: binary.BigEndian.AppendUint16(nil, port)},
-		&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2},
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(familyOf(to)), RegAddrMin: 1, RegProtoMin: 2},
 	}
 }
 

@@ -166,8 +166,9 @@ func TestBadConfigIsRefused(t *testing.T) {
 	inNamespace(t, func(t *testing.T) {
 		ok := netip.MustParsePrefix("10.213.78.1/24")
 		for _, cfg := range []network.BridgeConfig{
-			{"", ok}, {"..", ok}, {"a/b", ok}, {"a b", ok}, {"a\x00", ok}, {"sixteen-is-too-l", ok},
-			{"hlt-br", netip.Prefix{}}, {"hlt-br", netip.MustParsePrefix("0.0.0.0/24")}, {"hlt-br", netip.MustParsePrefix("10.213.78.0/24")},
+			{Name: "", Address: ok}, {Name: "..", Address: ok}, {Name: "a/b", Address: ok}, {Name: "a b", Address: ok}, {Name: "a\x00", Address: ok}, {Name: "sixteen-is-too-l", Address: ok},
+			{Name: "hlt-br", Address: netip.Prefix{}}, {Name: "hlt-br", Address: netip.MustParsePrefix("0.0.0.0/24")}, {Name: "hlt-br", Address: netip.MustParsePrefix("10.213.78.0/24")},
+			{Name: "hlt-br", Address: ok, Address6: netip.MustParsePrefix("fd00::/64")},
 		} {
 			if err := network.EnsureBridge(cfg); err == nil {
 				t.Errorf("EnsureBridge(%+v) = nil, want an error", cfg)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -27,14 +28,18 @@ type Port struct {
 	Owner           string // id of the container
 	Protocol        string // tcp or udp
 	Host, Container uint16
-	Address         netip.Addr // of the container, IPv4
+	Address         netip.Addr // of the container
 	Bridge          string     // that the container is attached to
 }
 
 // Subnet is a network of containers.
 type Subnet struct {
 	Bridge  string
-	Network netip.Prefix // IPv4
+	Network netip.Prefix // of IPv4
+	// Network6 is that of IPv6; zero for none.
+	Network6 netip.Prefix
+	// Isolated keeps what goes beyond the bridge from it, in both directions.
+	Isolated bool
 	// NAT has the containers reach other machines by the address of the host.
 	NAT bool
 }
@@ -190,27 +195,33 @@ func (r Rules) wanted() (all []wanted) {
 	}
 	for _, s := range r.Subnets {
 		ported := slices.ContainsFunc(r.Ports, func(p Port) bool { return p.Bridge == s.Bridge })
+		if s.Isolated {
+			with(chainForward, s.Bridge+" leads nowhere", iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpEq), iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpNeq), verdict(expr.VerdictDrop))
+			with(chainForward, s.Bridge+" is not reached", iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpEq), iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpNeq), verdict(expr.VerdictDrop))
+			continue
+		}
 		if !ported && !s.NAT {
 			continue
 		}
-		net := s.Network.Masked()
-		with(chainGuard, s.Bridge+guarded, iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpEq), within4(destination, loopback), verdict(expr.VerdictDrop))
+		with(chainGuard, s.Bridge+guarded, iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpEq), toNetwork(loopback), verdict(expr.VerdictDrop))
 		with(chainForward, s.Bridge+" is reached by ports alone",
 			iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpEq), iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpNeq),
 			tracked(expr.CtKeySTATE, ctNew, true), tracked(expr.CtKeySTATUS, ctDNAT, false), verdict(expr.VerdictDrop))
-		with(chainSource, s.Bridge+" answers the host", within4(source, loopback), iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpEq), masquerade())
-		with(chainSource, fmt.Sprintf("%s %s answers itself", s.Bridge, net),
-			tracked(expr.CtKeySTATUS, ctDNAT, true), within4(source, net), within4(destination, net), masquerade())
-		if s.NAT {
-			with(chainSource, fmt.Sprintf("%s %s goes out", s.Bridge, net), within4(source, net), iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpNeq), masquerade())
+		with(chainSource, s.Bridge+" answers the host", fromNetwork(loopback), iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpEq), masquerade())
+		for _, net := range []netip.Prefix{s.Network.Masked(), s.Network6.Masked()} {
+			if !net.IsValid() {
+				continue
+			}
+			with(chainSource, fmt.Sprintf("%s %s answers itself", s.Bridge, net),
+				tracked(expr.CtKeySTATUS, ctDNAT, true), fromNetwork(net), toNetwork(net), masquerade())
+			if s.NAT {
+				with(chainSource, fmt.Sprintf("%s %s goes out", s.Bridge, net), fromNetwork(net), iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpNeq), masquerade())
+			}
 		}
 	}
 	for _, p := range r.Ports {
-		if !p.Address.Is4() {
-			continue
-		}
 		text := fmt.Sprintf("port %s %d:%d/%s %s", p.Owner, p.Host, p.Container, p.Protocol, p.Address)
-		to := slices.Concat(toThisHost(), toPort(p.Protocol, p.Host), destinationNAT(p.Address, p.Container))
+		to := slices.Concat(toThisHost(p.Address), toPort(p.Protocol, p.Host), destinationNAT(p.Address, p.Container))
 		with(chainIncoming, text, to)
 		with(chainLocal, text, to)
 	}
@@ -220,8 +231,17 @@ func (r Rules) wanted() (all []wanted) {
 // forward has the kernel forward packets, and those of the host's loopback to the
 // bridges that have ports. A bridge that is not there yet is prepared when it is.
 func (r Rules) forward() error {
+	forwards := func(s Subnet) bool { return !s.Isolated }
+	if !slices.ContainsFunc(r.Subnets, forwards) {
+		return nil
+	}
 	if err := setting("ip_forward", "1"); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(r.Subnets, func(s Subnet) bool { return forwards(s) && s.Network6.IsValid() }) {
+		if err := forward6(); err != nil {
+			return err
+		}
 	}
 	for _, s := range r.Subnets {
 		if !slices.ContainsFunc(r.Ports, func(p Port) bool { return p.Bridge == s.Bridge }) {
@@ -266,9 +286,28 @@ func hairpin(name string) error {
 	return nil
 }
 
+// forward6 has the kernel forward packets of IPv6. A host that does would take no addresses
+// and routes from routers any more: interfaces that took them go on with that.
+func forward6() error {
+	const conf = "/proc/sys/net/ipv6/conf/"
+	takes, err := filepath.Glob(conf + "*/accept_ra")
+	if err != nil {
+		return err
+	}
+	for _, path := range takes {
+		if was, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(was)) == "1" {
+			if err := os.WriteFile(path, []byte("2"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return write(conf+"all/forwarding", "1")
+}
+
 // setting gives a setting of IPv4 in the kernel a value, unless it has it.
-func setting(name, value string) error {
-	path := "/proc/sys/net/ipv4/" + name
+func setting(name, value string) error { return write("/proc/sys/net/ipv4/"+name, value) }
+
+func write(path, value string) error {
 	was, err := os.ReadFile(path)
 	if err != nil || strings.TrimSpace(string(was)) == value {
 		return err

@@ -281,5 +281,5 @@ func (r *Runtime) Rename(ctx context.Context, name, to string, id container.CTID
 func connect(id container.CTID, n container.Network, pid int) error {
 	return network.Connect(
 		network.Cable{Name: cableOf(id), Bridge: n.Bridge, Peer: "eth0", PID: pid},
-		network.End{MAC: n.MAC, Address: n.Address, Gateway: n.Gateway})
+		network.End{MAC: n.MAC, Address: n.Address, Gateway: n.Gateway, Address6: n.Address6, Gateway6: n.Gateway6})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -210,20 +211,28 @@ func networkSettings(n container.Network) []setting {
 	if n.IsZero() {
 		return []setting{{"lxc.net.0.type", "empty"}}
 	}
-	family := "lxc.net.0.ipv4."
-	if n.Address.Addr().Is6() {
-		family = "lxc.net.0.ipv6."
-	}
 	out := []setting{
 		{"lxc.net.0.type", "veth"},
 		{"lxc.net.0.link", n.Bridge},
 		{"lxc.net.0.flags", "up"},
 		{"lxc.net.0.name", "eth0"},
 		{"lxc.net.0.hwaddr", n.MAC},
-		{family + "address", n.Address.String()},
 	}
-	if n.Gateway.IsValid() {
-		out = append(out, setting{family + "gateway", n.Gateway.String()})
+	for _, a := range []struct {
+		address netip.Prefix
+		gateway netip.Addr
+	}{{n.Address, n.Gateway}, {n.Address6, n.Gateway6}} {
+		if !a.address.IsValid() {
+			continue
+		}
+		family := "lxc.net.0.ipv4."
+		if a.address.Addr().Is6() {
+			family = "lxc.net.0.ipv6."
+		}
+		out = append(out, setting{family + "address", a.address.String()})
+		if a.gateway.IsValid() {
+			out = append(out, setting{family + "gateway", a.gateway.String()})
+		}
 	}
 	return out
 }
