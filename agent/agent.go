@@ -190,7 +190,11 @@ func (a *Agent) remember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.containers.Load(kept, a.self, alerts)
+	nets, err := queue.Networks(ctx, a.cfg.Queue)
+	if err != nil {
+		return err
+	}
+	a.containers.Load(kept, nets, a.self, alerts)
 	if err := a.rights.Load(a.self.Store); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/containers"
+	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
 	"github.com/hostler-io/hostler/protocol"
@@ -28,11 +29,23 @@ type wires struct {
 	listens map[string]string // who has a port
 }
 
-func (*wires) Ensure(context.Context) (string, netip.Prefix, error) {
-	return "br-test", netip.MustParsePrefix("10.9.0.0/24"), nil
+func (*wires) First() queue.Network {
+	return queue.Network{Bridge: "br-test", IPv4: netip.MustParsePrefix("10.9.0.0/24"), Made: true}
 }
 
-func (w *wires) Apply(_ context.Context, all []containers.Exposed) error {
+func (*wires) Can(queue.Network) error                     { return nil }
+func (*wires) Ensure(context.Context, queue.Network) error { return nil }
+func (*wires) Remove(context.Context, queue.Network) error { return nil }
+
+func (*wires) Plan(n queue.Network, ipv6 bool, _ []queue.Network) (queue.Network, error) {
+	n.Bridge, n.IPv4 = "br-"+n.Name, netip.MustParsePrefix("10.10.0.0/24")
+	if ipv6 {
+		n.IPv6 = netip.MustParsePrefix("fd10::/64")
+	}
+	return n, nil
+}
+
+func (w *wires) Apply(_ context.Context, _ []queue.Network, all []containers.Exposed) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken != nil {

@@ -57,6 +57,8 @@ func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 		protocol.KindSet:            {Kind: protocol.KindSet, Target: ctid(1), Args: &protocol.SetArgs{Change: contract.Change{Offline: "stop-after=2h"}}},
 		protocol.KindLimit:          {Kind: protocol.KindLimit, Target: ctid(1), Args: &protocol.LimitArgs{Set: []string{"memory=none"}}},
 		protocol.KindNetworkList:    {Kind: protocol.KindNetworkList, Args: new(protocol.ExportArgs)},
+		protocol.KindNetworkCreate:  {Kind: protocol.KindNetworkCreate, Args: &protocol.NetworkArgs{Network: "evil"}},
+		protocol.KindNetworkRemove:  {Kind: protocol.KindNetworkRemove, Args: &protocol.NetworkRemoveArgs{Network: "back"}},
 		protocol.KindNetworkCleanup: {Kind: protocol.KindNetworkCleanup, Args: new(protocol.ExportArgs)},
 		protocol.KindExpose:         {Kind: protocol.KindExpose, Target: ctid(1), Args: &protocol.PortArgs{Ports: []string{"22:22"}}},
 		protocol.KindUnexpose:       {Kind: protocol.KindUnexpose, Target: ctid(1), Args: &protocol.PortArgs{Ports: []string{"22/tcp"}}},

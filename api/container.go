@@ -45,6 +45,7 @@ type ContainerDetails struct {
 	// What it was made with.
 	Image    string   `json:"image"`
 	Hostname string   `json:"hostname,omitempty"` // none if it goes by its name
+	Network  string   `json:"network,omitempty"`  // that it is attached to; none: the first one of the host
 	Env      []string `json:"env,omitempty"`      // each NAME=VALUE, beside those of its image
 	Command  []string `json:"command,omitempty"`  // none if it is that of its image
 	// What it has now.
@@ -76,7 +77,7 @@ type ContainerSnapshot struct {
 type NetworkPart struct {
 	Kind    string `json:"kind"`              // bridge, cable, port, rule
 	Name    string `json:"name"`              // of the device; of a port 8080:80/tcp; what a rule is for
-	Network string `json:"network,omitempty"` // the bridge that it belongs to
+	Network string `json:"network,omitempty"` // that it belongs to, by name; the first one of a host is called as its bridge
 	Owner   string `json:"owner,omitempty"`   // name of the container; empty: of the whole network, or foreign
 	Detail  string `json:"detail,omitempty"`  // for people
 	// Orphan tells why the host does not use it and it may be removed; empty if it is in use.

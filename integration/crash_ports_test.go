@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -38,5 +39,24 @@ func portPoints(t *testing.T) {
 		do(protocol.Spec{Kind: protocol.KindExpose, Args: &protocol.PortArgs{Ports: []string{port + ":80/tcp"}}}, 2)
 		do(protocol.Spec{Kind: protocol.KindUnexpose, Args: &protocol.PortArgs{Ports: []string{port + "/tcp"}}}, 0)
 		do(protocol.Spec{Kind: protocol.KindDestroy, Args: &protocol.StopArgs{GraceMS: 100}}, 0)
-	}})
+	}}, bridgeStrike(c, l, "A34"), bridgeStrike(c, l, "A35"))
+}
+
+// bridgeStrike makes a network and removes it. After each, the host has the bridge that it
+// should.
+func bridgeStrike(c *wreck, l *limb, step failpoint.Step) strike {
+	return strike{step, l.victim, func(t *testing.T) {
+		name := strings.ToLower(string(step))
+		do := func(s protocol.Spec, there bool) {
+			t.Helper()
+			if got := c.end(t, l, c.step(t, l, s)); got.State != protocol.StateDone {
+				t.Errorf("%s is %s", s.Kind, got)
+			}
+			if got := strings.Contains(c.tool(t, "ip", "-d", "link", "show", "type", "bridge"), "hstl-"+name+":"); got != there {
+				t.Errorf("after %s the bridge is there: %v, want %v", s.Kind, got, there)
+			}
+		}
+		do(protocol.Spec{Kind: protocol.KindNetworkCreate, Args: &protocol.NetworkArgs{Network: name}}, true)
+		do(protocol.Spec{Kind: protocol.KindNetworkRemove, Args: &protocol.NetworkRemoveArgs{Network: name}}, false)
+	}}
 }

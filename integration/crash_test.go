@@ -52,7 +52,7 @@ func groups() []group {
 		{"transfers", []failpoint.Step{"A14", "C19", "S17"}, transferPoints},
 		{"workloads", []failpoint.Step{"C45"}, workloadPoints},
 		{"fences", []failpoint.Step{"C46", "C47"}, fencePoints},
-		{"ports", []failpoint.Step{"A33"}, portPoints},
+		{"ports", []failpoint.Step{"A33", "A34", "A35"}, portPoints},
 		{"upgrades", []failpoint.Step{"A21", "A22", "A23"}, upgradePoints},
 		{"burials", []failpoint.Step{"A11", "S13"}, burialPoints},
 		{"coordinator", []failpoint.Step{"C1", "C2", "C3", "C4", "C5", "C9", "C10", "C11", "C12", "C13", "C15", "C16", "C17", "F3"}, coordinatorPoints},

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
 var (
@@ -87,10 +89,15 @@ func ensureBridge(cfg BridgeConfig) error {
 	// Without an address of its own a bridge takes the lowest of its members
 	// and changes it as they come and go, and neighbours lose the gateway.
 	attrs.HardwareAddr = hardwareAddr(cfg.Name, cfg.Address)
-	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("adding: %w", err)
-	}
 	link, err := bridge(cfg.Name)
+	if missing(err) {
+		failpoint.Before(failpoint.BridgeMade)
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("adding: %w", err)
+		}
+		failpoint.After(failpoint.BridgeMade)
+		link, err = bridge(cfg.Name)
+	}
 	if err != nil {
 		return err
 	}
@@ -170,11 +177,13 @@ func RemoveBridge(name string) error {
 		return nil
 	}
 	if err == nil {
+		failpoint.Before(failpoint.BridgeRemoved)
 		err = netlink.LinkDel(link)
 	}
 	if err != nil {
 		return fmt.Errorf("bridge %q: removing: %w", name, explain(err))
 	}
+	failpoint.After(failpoint.BridgeRemoved)
 	return nil
 }
 

@@ -3,6 +3,8 @@ package network
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/hostler-io/hostler/container"
 )
@@ -12,6 +14,8 @@ import (
 type Tidier struct {
 	Mark  string
 	Known func(context.Context) (map[string]bool, error) // ids of all containers
+	// Networks are the names of all networks; nil: bridges are not looked at.
+	Networks func(context.Context) (map[string]bool, error)
 }
 
 // Debris implements [container.Tidier].
@@ -19,8 +23,39 @@ func (t Tidier) Debris(ctx context.Context, repair bool) (all []container.Debris
 	if all, err = shapers(repair); err != nil {
 		return nil, err
 	}
+	bridges, err := t.bridges(ctx, repair)
+	if err != nil {
+		return all, err
+	}
 	rules, err := t.rules(ctx, repair)
-	return append(all, rules...), err
+	return slices.Concat(all, bridges, rules), err
+}
+
+// bridges finds those with our mark whose network is not known. One that something is
+// plugged into is left alone.
+func (t Tidier) bridges(ctx context.Context, repair bool) (all []container.Debris, err error) {
+	owned, err := Owned(t.Mark)
+	if err != nil || t.Networks == nil || len(owned) == 0 {
+		return nil, err
+	}
+	known, err := t.Networks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(owned)) {
+		if known[name] {
+			continue
+		}
+		bridge := owned[name]
+		d := container.Debris{Kind: "bridge", Object: bridge, Cause: "this host has no network " + name, Repair: "remove the bridge"}
+		if n, err := Plugins(bridge); err != nil || n > 0 {
+			d.Repair, d.Advice = "", "interfaces are plugged into it: unplug them, and look again"
+		} else if repair {
+			d.Mend(func() error { return RemoveBridge(bridge) })
+		}
+		all = append(all, d)
+	}
+	return all, nil
 }
 
 // shapers finds devices of limits whose cable is gone.

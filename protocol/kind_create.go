@@ -34,6 +34,7 @@ type CreateArgs struct {
 	Limits     []string        `json:"limits,omitempty" example:"[\"memory=256MiB\"]" doc:"What it may use at most, each RESOURCE=VALUE, as container.limit takes them."`
 	Env        []string        `json:"env,omitempty" example:"[\"LANG=C.UTF-8\"]" doc:"Variables of its first process, each NAME=VALUE, beside those of its image."`
 	Data       string          `json:"data,omitzero" enum:"none,shared,local" example:"\"none\"" doc:"Where a unique container keeps its data. One with local data, the default, is never started on another host; one with none or shared data is."`
+	Network    string          `json:"network,omitzero" example:"\"back\"" doc:"The network of the host that it is attached to. Left out: its first one."`
 	Hostname   ContainerName   `json:"hostname,omitzero" example:"\"web\"" doc:"The name that it calls itself. Empty is the name of the container."`
 	Command    []string        `json:"command,omitempty" example:"[\"sleep\",\"infinity\"]" doc:"What runs in it, in place of the command of its image. A template has an init of its own and takes none."`
 	Health     *contract.Check `json:"health,omitempty" doc:"How it is looked at while it runs."`
@@ -42,6 +43,11 @@ type CreateArgs struct {
 func (c *CreateArgs) check() error {
 	if c.Data != "" && c.Class != contract.Unique {
 		return errors.New("data: only a unique container can go to another host: create it with class unique")
+	}
+	if c.Network != "" {
+		if err := CheckNetwork(c.Network); err != nil {
+			return err
+		}
 	}
 	n := setting.New{Template: c.Template, Class: c.Class, Offline: c.Offline, Limits: c.Limits, Env: c.Env, Command: c.Command, Expose: c.Expose, Health: c.Health}
 	if err := n.Check(); err != nil {

@@ -13,6 +13,7 @@ const (
 func kindsOfNetworks() []KindInfo {
 	return []KindInfo{
 		printing(KindNetworkList, "List what the host has of networks for its containers, and whose it is.", execTimeout, new(ExportArgs)),
+		kindNetworkCreate(), kindNetworkRemove(),
 		printing(KindNetworkCleanup, "Remove rules of ports whose container is gone.", execTimeout, new(ExportArgs)),
 		lifecycle(KindExpose, "Have ports of the host lead to a container, from now on.", new(PortArgs)),
 		lifecycle(KindUnexpose, "End that ports of the host lead to a container.", new(PortArgs)),

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -25,12 +24,23 @@ import (
 // Network is what containers of this host are attached to. It is safe for
 // concurrent use.
 type Network interface {
-	// Ensure brings the bridge up if it is not, and returns its name and its
-	// network. The gateway is [container.Gateway] of the network.
-	Ensure(ctx context.Context) (bridge string, network netip.Prefix, err error)
-	// Apply has these ports of the host lead to containers, and no others of this
-	// agent. It touches nothing that is as it should be.
-	Apply(ctx context.Context, all []Exposed) error
+	// First is the network of containers that name none. The gateway of each network is
+	// [container.Gateway] of it.
+	First() queue.Network
+	// Can says why this host cannot have such a network at all; nil if it can.
+	Can(n queue.Network) error
+	// Plan chooses what a network lacks: its bridge and pools, of IPv6 if that is wanted.
+	// Nothing that this host has, or that others have, is in them; a pool that was chosen
+	// before and is taken is an error.
+	Plan(n queue.Network, ipv6 bool, others []queue.Network) (queue.Network, error)
+	// Ensure brings the bridge of a network up if it is not.
+	Ensure(ctx context.Context, n queue.Network) error
+	// Remove removes the bridge of a network; nil if it is gone. One that something is
+	// plugged into is ErrInUse.
+	Remove(ctx context.Context, n queue.Network) error
+	// Apply has these ports of the host lead to containers of these networks, and no others
+	// of this agent. It touches nothing that is as it should be.
+	Apply(ctx context.Context, nets []queue.Network, all []Exposed) error
 	// Listener tells which process of the host listens on the port of a mapping;
 	// empty if none does.
 	Listener(m port.Mapping) (string, error)
@@ -94,6 +104,7 @@ type Containers struct {
 
 	cfg      Config
 	managed  map[protocol.CTID]*managed
+	nets     []queue.Network // that were made, by name
 	foreign  map[container.Kind][]container.Info
 	away     map[container.Kind]bool // runtimes that do not answer
 	unlooked []container.Kind        // runtimes whose containers were not seen yet
@@ -155,9 +166,10 @@ func New(cfg Config) *Containers {
 
 // Load takes what is remembered, and the alerts that are raised. Nothing is known of the
 // state of containers yet.
-func (c *Containers) Load(all []queue.Container, self queue.Identity, alerts []protocol.AlertInfo) {
+func (c *Containers) Load(all []queue.Container, nets []queue.Network, self queue.Identity, alerts []protocol.AlertInfo) {
 	c.contact.load(self.Absence)
 	c.contact.tick.In(0)
+	c.nets = nets
 	clear(c.managed)
 	for _, rec := range all {
 		c.managed[rec.CTID] = &managed{rec: rec, tries: attempts{failures: rec.Failures}}
@@ -170,6 +182,10 @@ func (c *Containers) Load(all []queue.Container, self queue.Identity, alerts []p
 
 // Applied follows a change that is durable.
 func (c *Containers) Applied(change queue.Change) {
+	if change.Networks != nil {
+		c.nets = *change.Networks
+		ports{c}.poke()
+	}
 	for _, id := range change.Delete {
 		if m := c.managed[id]; m != nil && len(claimed(&m.rec)) > 0 {
 			ports{c}.poke()

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/hostler-io/hostler/agent/actions"
-	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
@@ -37,6 +35,9 @@ func (h create) Admit(s *protocol.Spec) error {
 		if err := ports(h).supported(); err != nil {
 			return err
 		}
+	}
+	if args.Network != "" && h.cfg.Network == nil {
+		return ports(h).supported()
 	}
 	set, err := limit.Parse(args.Limits)
 	if err != nil {
@@ -67,6 +68,11 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	if err == nil {
 		err = ports(h).claim(s.Target, opening)
 	}
+	if err == nil && args.Network != "" {
+		if _, err = networks(h).find(args.Network); err == nil {
+			err = networks(h).exposable(args.Network, len(opening))
+		}
+	}
 	switch {
 	case err != nil: // the host had it when the action was accepted
 		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: err.Error()}
@@ -78,7 +84,7 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 		Offline: offline.String(), Labels: slices.Sorted(slices.Values(args.Labels)), Template: args.Template,
 		MAC: container.MAC(container.CTID(s.Target.String())),
 		Settings: queue.Settings{
-			Limits: limit.Limits(nil).With(set), Env: slices.Sorted(slices.Values(args.Env)), Hostname: args.Hostname, Command: args.Command, Opening: opening, Health: args.Health,
+			Limits: limit.Limits(nil).With(set), Env: slices.Sorted(slices.Values(args.Env)), Hostname: args.Hostname, Command: args.Command, Opening: opening, Health: args.Health, Network: args.Network,
 		},
 	}), nil
 }
@@ -122,7 +128,7 @@ func (h create) Settle(j *actions.Job) { h.Begin(j) }
 
 // make makes the container, or goes on with what an earlier attempt has made.
 func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
-	network, err := h.network(ctx, o)
+	network, err := networks{h.Containers}.attach(ctx, o)
 	if err == nil {
 		spec := container.CreateSpec{
 			Name: string(o.rec.Name), CTID: container.CTID(o.rec.CTID.String()), Template: o.rec.Template, Network: network,
@@ -203,53 +209,4 @@ func (o *operation) remove(ctx context.Context, why error) error {
 		return nil
 	}
 	return err
-}
-
-// network gives the container an address, durable before it is used and the same at
-// every attempt.
-func (h create) network(ctx context.Context, o *operation) (container.Network, error) {
-	if o.cfg.Network == nil {
-		return container.Network{}, nil
-	}
-	bridge, prefix, err := o.cfg.Network.Ensure(ctx)
-	if err != nil {
-		return container.Network{}, fmt.Errorf("preparing the network: %w", err)
-	}
-	address, err := loop.Ask(ctx, o.cfg.Loop, func() (netip.Prefix, error) { return h.assign(&o.rec, prefix) })
-	if err != nil {
-		return container.Network{}, err
-	}
-	return container.Network{Bridge: bridge, Address: address, Gateway: container.Gateway(prefix).Addr(), MAC: o.rec.MAC}, nil
-}
-
-// assign gives a container an address of the network, or the one that it has.
-func (c *Containers) assign(rec *queue.Container, network netip.Prefix) (netip.Prefix, error) {
-	if p, err := netip.ParsePrefix(rec.Address); err == nil && network.Contains(p.Addr()) {
-		return p, nil
-	}
-	var used []netip.Addr
-	for _, m := range c.managed {
-		if p, err := netip.ParsePrefix(m.rec.Address); err == nil {
-			used = append(used, p.Addr())
-			continue // what root in it has added takes no address from others
-		}
-		used = append(used, m.info.Addresses...)
-	}
-	for _, infos := range c.foreign {
-		for _, i := range infos {
-			used = append(used, i.Addresses...)
-		}
-	}
-	free, err := container.Allocate(network, used)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	address := netip.PrefixFrom(free, network.Bits())
-	next := *rec
-	next.Address = address.String()
-	if err := c.cfg.Apply(keep(next)); err != nil {
-		return netip.Prefix{}, err
-	}
-	*rec = next // the worker waits for this call
-	return address, nil
 }

@@ -17,9 +17,11 @@ import (
 
 // Exposed is a port of the host that leads to a container.
 type Exposed struct {
-	CTID    protocol.CTID
-	Address netip.Addr // of the container
-	Port    port.Mapping
+	CTID protocol.CTID
+	// Address and Address6 are those of the container; of IPv6, it may have none.
+	Address, Address6 netip.Addr
+	Network           string // by name
+	Port              port.Mapping
 }
 
 // exposer keeps the ports of the host that lead to containers as they are remembered.
@@ -40,11 +42,15 @@ func (c ports) apply(ctx context.Context) error {
 	}
 	c.exposer.applying.Lock()
 	defer c.exposer.applying.Unlock()
-	all, err := loop.Ask(ctx, c.cfg.Loop, func() ([]Exposed, error) { return c.exposed(), nil })
+	var nets []queue.Network
+	all, err := loop.Ask(ctx, c.cfg.Loop, func() ([]Exposed, error) {
+		nets = networks(c).all()
+		return c.exposed(), nil
+	})
 	if err != nil {
 		return err
 	}
-	return c.cfg.Network.Apply(ctx, all)
+	return c.cfg.Network.Apply(ctx, nets, all)
 }
 
 // keep applies them whenever it is asked to, and so after each look: what others
@@ -83,12 +89,13 @@ func (c ports) exposed() (all []Exposed) {
 		if err != nil {
 			continue // it is being made
 		}
+		six, _ := netip.ParsePrefix(m.rec.Settings.Address6)
 		through := m.rec.Settings.Ports
 		if m.free {
 			through = claimed(&m.rec)
 		}
 		for _, p := range through {
-			all = append(all, Exposed{CTID: m.rec.CTID, Address: address.Addr(), Port: p})
+			all = append(all, Exposed{CTID: m.rec.CTID, Address: address.Addr(), Address6: six.Addr(), Network: m.rec.Settings.Network, Port: p})
 		}
 	}
 	return all
@@ -180,6 +187,9 @@ func (h expose) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	wanted, err := port.ParseAll(args.Ports)
 	if err == nil {
 		err = h.claim(rec.CTID, wanted)
+	}
+	if err == nil {
+		err = networks(h.ports).exposable(rec.Settings.Network, len(wanted))
 	}
 	var opening []port.Mapping
 	for _, p := range wanted {

@@ -39,10 +39,8 @@ func (o *operation) start(ctx context.Context) (err error) {
 	if why := mayRun(&o.rec, o.cfg.Leases, o.contact.Away()); why != "" {
 		return fmt.Errorf("%w: %s", errHeld, why)
 	}
-	if o.rec.Address != "" && o.cfg.Network != nil {
-		if _, _, err := o.cfg.Network.Ensure(ctx); err != nil {
-			return fmt.Errorf("preparing the network: %w", err)
-		}
+	if err := o.prepared(ctx); err != nil {
+		return err
 	}
 	if o.seen, err = o.startLimited(ctx); err != nil {
 		return err

@@ -42,6 +42,7 @@ func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
 		protocol.KindConfig:   settings{verb{Containers: c, do: (*operation).set}},
 		protocol.KindReset:    verb{Containers: c, prepare: c.toReset, do: (*operation).reset, forgets: true},
 	}
+	all[protocol.KindNetworkCreate], all[protocol.KindNetworkRemove] = networkCreate{networks{c}}, networkRemove{networks{c}}
 	maps.Copy(all, snapshots(c))
 	return all
 }

@@ -41,9 +41,9 @@ type Config struct {
 	Runtimes map[string]container.Tidier
 	// Backups finds what is left of backups; nil: they are not looked at.
 	Backups container.Tidier
-	// Networks finds what is left of networks, by a function that tells the ids of all
-	// containers; nil: they are not looked at.
-	Networks func(known func(context.Context) (map[string]bool, error)) container.Tidier
+	// Networks finds what is left of networks, by functions that tell the ids of all
+	// containers and the names of all networks; nil: they are not looked at.
+	Networks func(containers, networks func(context.Context) (map[string]bool, error)) container.Tidier
 }
 
 // Report is what was found.
@@ -84,7 +84,7 @@ func Check(ctx context.Context, c Config, repair bool) Report {
 		}
 	}
 	if c.Networks != nil {
-		r.add("networks", func() ([]container.Debris, error) { return c.Networks(c.containers).Debris(ctx, repair) })
+		r.add("networks", func() ([]container.Debris, error) { return c.Networks(c.containers, c.networks).Debris(ctx, repair) })
 	}
 	return r
 }
@@ -157,6 +157,19 @@ func (c Config) known(ctx context.Context, ids []protocol.ActionID) (known map[p
 		return err
 	})
 	return known, err
+}
+
+// networks asks it for the names of all networks.
+func (c Config) networks(ctx context.Context) (map[string]bool, error) {
+	names := make(map[string]bool)
+	err := c.remembered(ctx, func(q *queue.Queue) error {
+		all, err := queue.Networks(ctx, q)
+		for _, n := range all {
+			names[n.Name] = true
+		}
+		return err
+	})
+	return names, err
 }
 
 // containers asks it for the ids of all containers.

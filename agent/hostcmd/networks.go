@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -69,11 +70,20 @@ func (n networks) list(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var parts []api.NetworkPart
+	bridges, err := network.Owned(n.mark)
+	if err != nil {
+		return err
+	}
 	if n.bridge != "" {
-		if parts, err = links(n.bridge, pids); err != nil {
+		bridges[n.bridge] = n.bridge
+	}
+	var parts []api.NetworkPart
+	for _, name := range slices.Sorted(maps.Keys(bridges)) {
+		some, err := links(name, bridges[name], pids)
+		if err != nil {
 			return err
 		}
+		parts = append(parts, some...)
 	}
 	rules, err := network.Marked(n.mark)
 	if err != nil {
@@ -91,8 +101,8 @@ func (n networks) list(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// links are a bridge and its cables.
-func links(bridge string, pids map[int]string) (parts []api.NetworkPart, err error) {
+// links are the bridge of a network and its cables.
+func links(name, bridge string, pids map[int]string) (parts []api.NetworkPart, err error) {
 	var asked []int
 	for pid := range pids {
 		asked = append(asked, pid)
@@ -101,9 +111,9 @@ func links(bridge string, pids map[int]string) (parts []api.NetworkPart, err err
 	if err != nil || !there {
 		return nil, err
 	}
-	parts = append(parts, api.NetworkPart{Kind: "bridge", Name: bridge, Network: bridge, Detail: strings.Trim(fmt.Sprint(plugs.Addresses), "[]")})
+	parts = append(parts, api.NetworkPart{Kind: "bridge", Name: bridge, Network: name, Detail: strings.Trim(fmt.Sprint(plugs.Addresses), "[]")})
 	for _, c := range plugs.Cables {
-		parts = append(parts, api.NetworkPart{Kind: "cable", Name: c.Name, Network: bridge, Owner: pids[c.PID]})
+		parts = append(parts, api.NetworkPart{Kind: "cable", Name: c.Name, Network: name, Owner: pids[c.PID]})
 	}
 	return parts, nil
 }

@@ -40,6 +40,11 @@ func change(tx txn, c Change, now Now) error {
 			return err
 		}
 	}
+	if c.Networks != nil {
+		if err := keepNetworks(tx, *c.Networks); err != nil {
+			return err
+		}
+	}
 	for i := range c.Put {
 		if err := put(tx, &c.Put[i]); err != nil {
 			return err

@@ -219,7 +219,11 @@ type Settings struct {
 	// name of the container, and an empty command that of its image.
 	Env      []string               `json:"env,omitempty"`
 	Hostname protocol.ContainerName `json:"hostname,omitempty"`
-	Command  []string               `json:"command,omitempty"`
+	// Network is the name of the network that it is attached to; empty is the first one.
+	// Address6 is its address of IPv6 there, CIDR; empty is none.
+	Network  string   `json:"network,omitempty"`
+	Address6 string   `json:"address6,omitempty"`
+	Command  []string `json:"command,omitempty"`
 }
 
 // The values of [Container.Intended].
@@ -237,6 +241,8 @@ type Change struct {
 	// Ended replaces what is remembered of how containers ended, which Put leaves as it
 	// is: it becomes known while something is being done to them.
 	Ended []EndsOf
+	// Networks replaces what is remembered of networks; nil leaves it as it is.
+	Networks *[]Network
 }
 
 // EndsOf are the ends of a container, the newest last.

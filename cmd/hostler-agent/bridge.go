@@ -1,32 +1,44 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 
+	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/containers"
+	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/network"
 	"github.com/hostler-io/hostler/protocol/port"
 )
 
-// bridge is the agent's network: it is made when somebody needs it.
-type bridge struct {
-	name   string
-	subnet netip.Prefix
-	mark   string
-	nat    bool
+// bridges are the agent's networks: each is made when a container needs it.
+type bridges struct {
+	first queue.Network
+	mark  string
+	nat   bool
 
 	mu      sync.Mutex
-	exposed []containers.Exposed // as they were last applied
+	nets    []queue.Network // as they were last applied
+	exposed []containers.Exposed
 }
 
-func newBridge(c networkConfig, s state) (*bridge, error) {
+func newBridges(c networkConfig, s state) (*bridges, error) {
 	subnet, err := c.prefix()
-	return &bridge{name: c.Bridge, subnet: subnet, mark: s.mark(), nat: c.NAT}, err
+	if err != nil {
+		return nil, err
+	}
+	subnet6, err := c.prefix6(s)
+	first := queue.Network{Bridge: c.Bridge, IPv4: subnet, IPv6: subnet6, Made: true}
+	return &bridges{first: first, nets: []queue.Network{first}, mark: s.mark(), nat: c.NAT}, err
 }
 
 // mark is the word by which the agent of this state knows its own rules, among those of
@@ -36,32 +48,151 @@ func (s state) mark() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Ensure implements [containers.Network].
-func (b *bridge) Ensure(context.Context) (string, netip.Prefix, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	err := b.ensure()
-	if err == nil && len(b.exposed) > 0 {
-		// A bridge that is new lacks what ports need of it. If that does not work, the next
-		// Apply tells, and nothing keeps a container from its start.
-		_ = b.apply()
-	}
-	return b.name, b.subnet, err
+// ownPool is an IPv6 network of addresses that are unique but for chance (RFC 4193), the
+// same for the same seed.
+func ownPool(seed string) netip.Prefix {
+	sum := sha256.Sum256([]byte("hostler-pool-1\x00" + seed))
+	var a [16]byte
+	a[0] = 0xfd
+	copy(a[1:8], sum[:7])
+	return netip.PrefixFrom(netip.AddrFrom16(a), 64)
 }
 
-func (b *bridge) ensure() error {
-	return network.EnsureBridge(network.BridgeConfig{Name: b.name, Address: container.Gateway(b.subnet)})
+// First implements [containers.Network].
+func (b *bridges) First() queue.Network { return b.first }
+
+// devicePrefix begins the names of the bridges of networks that were made; the name of the
+// network follows.
+const devicePrefix = "hstl-"
+
+// Can implements [containers.Network].
+func (b *bridges) Can(n queue.Network) error {
+	if n.VLAN == 0 {
+		return nil
+	}
+	if err := network.CanTag(); err != nil {
+		return fmt.Errorf("%w by this kernel: %w; leave --vlan out, or load its module 8021q", actions.CodeUnsupported, err)
+	}
+	return nil
+}
+
+// Plan implements [containers.Network].
+func (b *bridges) Plan(n queue.Network, ipv6 bool, others []queue.Network) (queue.Network, error) {
+	n.Bridge = devicePrefix + n.Name
+	if plugged, err := network.Interfaces(); err != nil {
+		return n, err
+	} else if slices.ContainsFunc(plugged, func(i network.Interface) bool { return i.Name == n.Bridge }) {
+		return n, fmt.Errorf("this host has a device %s that is not of this network; choose another name", n.Bridge)
+	}
+	free := func(p netip.Prefix) (bool, error) {
+		for _, o := range others {
+			if o.IPv4.Overlaps(p) || o.IPv6.IsValid() && o.IPv6.Overlaps(p) {
+				return false, nil
+			}
+		}
+		taken, err := network.Taken(p)
+		return !taken, err
+	}
+	pools := []struct {
+		pool   *netip.Prefix
+		wanted bool
+		choose func() netip.Prefix
+	}{
+		{&n.IPv4, true, func() netip.Prefix {
+			var random [2]byte
+			rand.Read(random[:]) // it never fails
+			return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 64 + random[0]%128, random[1], 0}), 24)
+		}},
+		{&n.IPv6, ipv6, func() netip.Prefix { return ownPool(rand.Text()) }},
+	}
+	for _, p := range pools {
+		if !p.wanted || p.pool.IsValid() {
+			if ok, err := free(*p.pool); p.pool.IsValid() && !ok {
+				return n, cmp.Or(err, fmt.Errorf("this host has addresses or routes in %s; choose another pool, or leave that to the host", *p.pool))
+			}
+			continue
+		}
+		for tries := 0; !p.pool.IsValid(); tries++ {
+			candidate := p.choose()
+			ok, err := free(candidate)
+			if ok {
+				*p.pool = candidate
+			} else if err != nil || tries > 1000 {
+				return n, cmp.Or(err, errors.New("no private network is free on this host; name a pool"))
+			}
+		}
+	}
+	return n, nil
+}
+
+// Ensure implements [containers.Network].
+func (b *bridges) Ensure(_ context.Context, n queue.Network) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.ensure(n)
+	if err == nil {
+		// A bridge that is new lacks what ports and isolation need of it. If that does not
+		// work, the next Apply tells, and nothing keeps a container from its start.
+		if !slices.Contains(b.nets, n) && n.Name != "" {
+			b.nets = append(slices.DeleteFunc(slices.Clone(b.nets), func(o queue.Network) bool { return o.Name == n.Name }), n)
+		}
+		if len(b.exposed) > 0 || n.Name != "" {
+			_ = b.apply()
+		}
+	}
+	return err
+}
+
+func (b *bridges) ensure(n queue.Network) error {
+	cfg := network.BridgeConfig{Name: n.Bridge, Address: container.Gateway(n.IPv4)}
+	if n.IPv6.IsValid() {
+		cfg.Address6 = container.Gateway(n.IPv6)
+	}
+	if n.Name != "" {
+		cfg.Owner = network.Owner{Mark: b.mark, Name: n.Name}
+	}
+	err := network.EnsureBridge(cfg)
+	if err == nil && n.VLAN != 0 {
+		err = network.EnsureTagged(n.Bridge, n.VLAN)
+	}
+	return err
+}
+
+// Remove implements [containers.Network].
+func (b *bridges) Remove(_ context.Context, n queue.Network) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	owned, err := network.Owned(b.mark)
+	if err != nil {
+		return err
+	}
+	if owned[n.Name] == n.Bridge {
+		uplink := 0
+		if n.VLAN != 0 {
+			uplink = 1
+		}
+		if plugged, err := network.Plugins(n.Bridge); err != nil || plugged > uplink {
+			return cmp.Or(err, fmt.Errorf("%w: %d interfaces are plugged into the bridge %s of network %s", containers.ErrInUse, plugged-uplink, n.Bridge, n.Name))
+		}
+		if err := errors.Join(network.RemoveTagged(n.Bridge), network.RemoveBridge(n.Bridge)); err != nil {
+			return err
+		}
+	}
+	b.nets = slices.DeleteFunc(slices.Clone(b.nets), func(o queue.Network) bool { return o.Name == n.Name })
+	return b.apply()
 }
 
 // Apply implements [containers.Network].
-func (b *bridge) Apply(_ context.Context, all []containers.Exposed) error {
+func (b *bridges) Apply(_ context.Context, nets []queue.Network, all []containers.Exposed) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.exposed = all
+	b.nets, b.exposed = nets, all
 	sweepShapers()
-	if len(all) > 0 {
-		if err := b.ensure(); err != nil {
-			return err
+	for _, n := range nets {
+		if slices.ContainsFunc(all, func(e containers.Exposed) bool { return e.Network == n.Name }) {
+			if err := b.ensure(n); err != nil {
+				return err
+			}
 		}
 	}
 	return b.apply()
@@ -79,17 +210,26 @@ func sweepShapers() {
 	}
 }
 
-func (b *bridge) apply() error {
-	r := network.Rules{Mark: b.mark, Subnets: []network.Subnet{{Bridge: b.name, Network: b.subnet, NAT: b.nat}}}
+func (b *bridges) apply() error {
+	r := network.Rules{Mark: b.mark}
+	device := make(map[string]string, len(b.nets))
+	for _, n := range b.nets {
+		r.Subnets = append(r.Subnets, network.Subnet{Bridge: n.Bridge, Network: n.IPv4, Network6: n.IPv6, NAT: b.nat, Isolated: n.Isolated})
+		device[n.Name] = n.Bridge
+	}
 	for _, e := range b.exposed {
-		r.Ports = append(r.Ports, network.Port{
-			Owner: e.CTID.String(), Protocol: e.Port.Protocol, Host: e.Port.Host, Container: e.Port.Container, Address: e.Address, Bridge: b.name,
-		})
+		for _, address := range []netip.Addr{e.Address, e.Address6} {
+			if address.IsValid() && device[e.Network] != "" {
+				r.Ports = append(r.Ports, network.Port{
+					Owner: e.CTID.String(), Protocol: e.Port.Protocol, Host: e.Port.Host, Container: e.Port.Container, Address: address, Bridge: device[e.Network],
+				})
+			}
+		}
 	}
 	return network.Apply(r)
 }
 
 // Listener implements [containers.Network].
-func (b *bridge) Listener(m port.Mapping) (string, error) {
+func (b *bridges) Listener(m port.Mapping) (string, error) {
 	return network.Listener(m.Protocol, m.Host)
 }

@@ -90,6 +90,24 @@ type imagesConfig struct {
 	MaxGiB   int      `toml:"max_gib" takes:"reload" unit:"GiB" does:"How large an image may be, as its registry has it. A larger one is refused before anything of it is fetched."`
 }
 
+// autoPool has the host choose the IPv6 network of its bridge.
+const autoPool = "auto"
+
+// prefix6 is the bridge's IPv6 network; zero for none.
+func (n networkConfig) prefix6(s state) (netip.Prefix, error) {
+	switch n.IPv6 {
+	case "":
+		return netip.Prefix{}, nil
+	case autoPool:
+		return ownPool(text("/etc/machine-id") + string(s) + n.Bridge), nil
+	}
+	p, err := netip.ParsePrefix(n.IPv6)
+	if err != nil || !p.Addr().Is6() || !p.Addr().IsPrivate() || p != p.Masked() || p.Bits() > 112 {
+		return netip.Prefix{}, fmt.Errorf("network.subnet6: %q is no private IPv6 network with room for containers: want auto, or one like fd5a:17:42::/64", n.IPv6)
+	}
+	return p, nil
+}
+
 func (c imagesConfig) registries() image.Registries {
 	return image.Registries{Insecure: c.Insecure, Mirrors: c.Mirrors, Proxy: c.Proxy, Servers: c.Servers, Logins: c.Logins}
 }
@@ -97,6 +115,7 @@ func (c imagesConfig) registries() image.Registries {
 type networkConfig struct {
 	Bridge string `toml:"bridge" takes:"reload" does:"The device that new containers are attached to. It is made when the first of them needs it. Empty: containers get no network."`
 	Subnet string `toml:"subnet" takes:"reload" does:"The IPv4 network of the bridge. The host has its first address."`
+	IPv6   string `toml:"subnet6" takes:"reload" does:"The IPv6 network of the bridge, in fd00::/8, for example fd5a:17:42::/64. The host has its first address. auto: the host chooses one that no other host is likely to have, the same at every start. Empty: none."`
 	NAT    bool   `toml:"nat" takes:"reload" does:"Whether containers reach other machines, by the address of the host. The host forwards packets then."`
 }
 
@@ -234,6 +253,9 @@ func (c *config) check() error {
 	}
 	if err := container.CheckBridge(c.Network.Bridge); err != nil {
 		return fmt.Errorf("network.bridge: %w", err)
+	}
+	if _, err := c.Network.prefix6(""); err != nil {
+		return err
 	}
 	_, err := c.Network.prefix()
 	return err

@@ -92,8 +92,8 @@ func check(ctx context.Context, c config, repair bool, log *slog.Logger) (r fsck
 	}
 	return fsck.Check(ctx, fsck.Config{
 		Runs: s.runs(), Memory: s.queueFile(), Spare: string(s), Runtimes: tidiers, Backups: backup.Store{Dir: s.backups()},
-		Networks: func(known func(context.Context) (map[string]bool, error)) container.Tidier {
-			return network.Tidier{Mark: s.mark(), Known: known}
+		Networks: func(containers, networks func(context.Context) (map[string]bool, error)) container.Tidier {
+			return network.Tidier{Mark: s.mark(), Known: containers, Networks: networks}
 		},
 	}, repair), nil
 }

@@ -162,7 +162,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	cfg.Probe = prober.Probe
 	cfg.Witness, cfg.Leaving, cfg.Limiter, cfg.Backups = watchEnd, leaving(systemdRuns), limits, backups{s}
 	if c.Network.Bridge != "" {
-		if cfg.Network, err = newBridge(c.Network, s); err != nil {
+		if cfg.Network, err = newBridges(c.Network, s); err != nil {
 			return err
 		}
 	}

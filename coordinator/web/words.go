@@ -178,7 +178,7 @@ func featureTable() []feature {
 		{word: "limits", means: "Limits of containers are changed while they run.", kinds: []string{"container.limit"}},
 		{word: "logs", means: "Logs of containers are read.", kinds: []string{"container.logs"}},
 		{word: "metrics", means: "What hosts measure is asked of them, and scraped for all.", paths: []string{"/metrics/fleet"}, kinds: []string{"host.metrics"}},
-		{word: "networks", means: "Networks of hosts are listed and cleaned up.", kinds: []string{"network."}},
+		{word: "networks", means: "Networks of hosts are made, listed, removed and cleaned up.", kinds: []string{"network."}},
 		{word: "offline_preview", means: "What becomes of containers while their host is cut off is told.", paths: []string{"/v1/hosts/{host}/offline-preview"}},
 		{word: "payloads", means: "What commands read is uploaded before, in parts.", paths: []string{"/v1/payloads"}},
 		{word: "ports", means: "Ports of hosts lead to containers.", kinds: []string{"container.expose", "container.unexpose"}},

@@ -39,6 +39,8 @@ const (
 	RulesKept      Step = "A16" // the rules of alerts that the coordinator has sent, with their position
 	AbsenceKept    Step = "A18" // for how long the host was cut off
 	PortsApplied   Step = "A33" // the kernel's rules of ports and networks, in one transaction of the packet filter
+	BridgeMade     Step = "A34" // the bridge of a network is there, and not marked yet
+	BridgeRemoved  Step = "A35" // the bridge of a network is gone
 )
 
 // The steps of an upgrade of the agent's own programs.
@@ -131,7 +133,7 @@ const (
 func Steps() []Step {
 	return []Step{
 		StartCounted, OrderTaken, AttemptBegun, OutcomeKept, OutboxFreed, CancelTaken, ContainersKept, MembershipKept,
-		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept, RulesKept, AbsenceKept, PortsApplied, UpgradeStaged, UpgradeTried, ProgramReplaced,
+		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept, RulesKept, AbsenceKept, PortsApplied, BridgeMade, BridgeRemoved, UpgradeStaged, UpgradeTried, ProgramReplaced,
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
 		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed, SnapshotMade, SnapshotRestored, SnapshotDoomed, BackupKept, ImageMade, ImageForgotten,

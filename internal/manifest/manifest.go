@@ -42,6 +42,7 @@ type Shape struct {
 	Limits     map[string]string `yaml:"limits"`
 	Env        map[string]string `yaml:"env"`
 	Command    []string          `yaml:"command"`
+	Network    string            `yaml:"network"`
 	Ports      []string          `yaml:"ports"`
 	Health     *Health           `yaml:"health"`
 	Start      *bool             `yaml:"start"`
@@ -153,6 +154,11 @@ func (c *Container) complete(own map[string]Shape, profile func(string) ([]byte,
 			return fmt.Errorf("hostname: %w", err)
 		}
 	}
+	if c.Network != "" {
+		if err := protocol.CheckNetwork(c.Network); err != nil {
+			return err
+		}
+	}
 	if c.Image == "" {
 		return errors.New("image is missing")
 	}
@@ -164,7 +170,7 @@ func (c *Container) complete(own map[string]Shape, profile func(string) ([]byte,
 // one of them.
 func (s Shape) With(more Shape) Shape {
 	for _, m := range []struct{ to, from *string }{
-		{&s.Image, &more.Image}, {&s.Runtime, &more.Runtime}, {&s.Class, &more.Class}, {&s.Offline, &more.Offline}, {&s.Hostname, &more.Hostname},
+		{&s.Image, &more.Image}, {&s.Runtime, &more.Runtime}, {&s.Class, &more.Class}, {&s.Offline, &more.Offline}, {&s.Hostname, &more.Hostname}, {&s.Network, &more.Network},
 	} {
 		if *m.from != "" {
 			*m.to = *m.from
@@ -229,7 +235,7 @@ func (s Shape) Create() protocol.CreateArgs {
 		health = nil // as a new one has none
 	}
 	return protocol.CreateArgs{
-		Expose: s.Ports, Health: health,
+		Expose: s.Ports, Health: health, Network: s.Network,
 		Template: s.Image, Runtime: s.Runtime, Class: s.Class, Offline: s.Offline, Hostname: protocol.ContainerName(s.Hostname),
 		Labels: Pairs(s.Labels), Limits: Pairs(s.Limits), Env: Pairs(s.Env), Command: s.Command,
 		Start: s.Start != nil && *s.Start, Privileged: s.Privileged != nil && *s.Privileged,

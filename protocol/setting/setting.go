@@ -31,7 +31,7 @@ const (
 )
 
 // fixed are settings that are decided when a container is made.
-var fixed = []string{"class", "command", "env", "image", "name", "privileged", "runtime"}
+var fixed = []string{"class", "command", "env", "image", "name", "network", "privileged", "runtime"}
 
 // New is what a new container is asked for with, in the words of the command line.
 type New struct {

@@ -296,7 +296,7 @@ func portsTo(w manifest.Shape, d api.ContainerDetails) (opened, closed []string)
 func fixedDiffers(w manifest.Shape, d api.ContainerDetails) []string {
 	differs := []string{}
 	for _, s := range []struct{ key, want, has string }{
-		{"image", w.Image, d.Image}, {"runtime", w.Runtime, d.Runtime},
+		{"image", w.Image, d.Image}, {"runtime", w.Runtime, d.Runtime}, {"network", w.Network, d.Network},
 	} {
 		if s.want != "" && s.want != s.has {
 			differs = append(differs, s.key+"="+s.want)

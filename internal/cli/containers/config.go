@@ -43,6 +43,9 @@ func settingsOf(d api.ContainerDetails) []settingView {
 		{"class", d.Class, changeSet}, {"hostname", cmp.Or(d.Hostname, d.Name), hostname}, {"image", d.Image, changeFixed},
 		{"offline", d.Offline, changeSet}, {"privileged", fmt.Sprint(d.Privileged), changeFixed}, {"runtime", d.Runtime, changeFixed},
 	}
+	if d.Network != "" {
+		all = append(all, settingView{"network", d.Network, changeFixed})
+	}
 	if len(d.Command) > 0 {
 		all = append(all, settingView{"command", words(d.Command), changeFixed})
 	}

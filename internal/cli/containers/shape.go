@@ -16,7 +16,7 @@ import (
 // shape is what a new container is given beside its image.
 type shape struct {
 	limits, env, command, profiles []string
-	hostname                       string
+	hostname, network              string
 }
 
 func (s *shape) flags(cmd *cobra.Command) {
@@ -24,6 +24,7 @@ func (s *shape) flags(cmd *cobra.Command) {
 	f.StringArrayVar(&s.limits, "limit", nil, "limit, as memory=256MiB; may be repeated")
 	f.StringArrayVar(&s.env, "env", nil, "variable of its first process, NAME=VALUE; may be repeated")
 	f.StringArrayVar(&s.profiles, "profile", nil, "profile of the configuration that says what no flag says; may be repeated")
+	f.StringVar(&s.network, "network", "", "network that it is attached to, as hostler net create names it (default the first one of the host)")
 	f.StringVar(&s.hostname, "hostname", "", "name that it calls itself (default its name)")
 }
 
@@ -52,6 +53,11 @@ func (s *shape) read(cmd *cobra.Command, args []string) ([]string, error) {
 			return nil, err
 		}
 	}
+	if s.network != "" {
+		if err := protocol.CheckNetwork(s.network); err != nil {
+			return nil, term.Usage("hostler net ls --help", "--network: %s", err)
+		}
+	}
 	return args, nil
 }
 
@@ -70,7 +76,7 @@ func (s *shape) in(c protocol.CreateArgs, cmd *cobra.Command, profile func(strin
 		all = all.With(p)
 	}
 	flags := manifest.Shape{
-		Image: c.Template, Runtime: c.Runtime, Class: c.Class, Offline: c.Offline, Hostname: s.hostname, Command: s.command, Ports: c.Expose,
+		Image: c.Template, Runtime: c.Runtime, Class: c.Class, Offline: c.Offline, Hostname: s.hostname, Network: s.network, Command: s.command, Ports: c.Expose,
 		Labels: manifest.Map(c.Labels), Limits: manifest.Map(s.limits), Env: manifest.Map(s.env),
 	}
 	if cmd.Flags().Changed("start") {

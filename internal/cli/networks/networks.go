@@ -18,7 +18,7 @@ type commands struct{ *dispatch.Dispatcher }
 func Command(d *dispatch.Dispatcher) *cobra.Command {
 	a := &commands{d}
 	cmd := term.Group("net", "The networks of hosts, and ports that lead to containers")
-	cmd.AddCommand(a.listCommand(), a.showCommand(), a.exposeCommand(), a.unexposeCommand(), a.cleanupCommand())
+	cmd.AddCommand(a.listCommand(), a.showCommand(), a.createCommand(), a.removeCommand(), a.exposeCommand(), a.unexposeCommand(), a.cleanupCommand())
 	return cmd
 }
 
