@@ -34,14 +34,14 @@ func (l *link) numbered(given numbered) {
 	if given.more {
 		l.agenda.number()
 	}
-	l.c.tell(given.ended)
+	tell(l.c.base, given.ended)
 }
 
 // tell tells those who follow actions that were ended here.
-func (c *Conversations) tell(ended []protocol.ActionID) {
+func tell(base *core.Base, ended []protocol.ActionID) {
 	for _, id := range ended {
-		c.base.Wake.Fire(id)
-		c.base.News.Ask(id)
+		base.Wake.Fire(id)
+		base.News.Ask(id)
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *Conversations) numberOn(tx core.Tx, l *link, on protocol.Stream, all *n
 		return err
 	}
 	full := len(unsent) == free
-	if unsent, err = c.inTurn(tx, l, unsent, all); err != nil {
+	if unsent, err = (turns{c.base, c.link}).inTurn(tx, l, unsent, all); err != nil {
 		return err
 	}
 	at := c.times()

@@ -90,7 +90,7 @@ func (l *link) taken(all []delivered) {
 			c.base.News.Tell(a)
 			c.cfg.Output.Settle(a)
 			if a.AtOnce > 0 && a.State.Final() {
-				c.nextTurns(c.base.Ctx, a.Batch)
+				turns{c.base, c.link}.next(c.base.Ctx, a.Batch)
 			}
 		}
 	}

@@ -39,9 +39,15 @@ func decideTurn(all []core.Action, a *core.Action) (t turn, why string) {
 	return turnGo, ""
 }
 
+// turns lets batches go in turns.
+type turns struct {
+	base *core.Base
+	link func(protocol.HostID) *link
+}
+
 // inTurn leaves out of what waits for a host what its batch does not let go yet, and
 // ends what never will go.
-func (c *Conversations) inTurn(tx core.Tx, l *link, unsent []core.Action, all *numbered) (rest []core.Action, _ error) {
+func (t turns) inTurn(tx core.Tx, l *link, unsent []core.Action, all *numbered) (rest []core.Action, _ error) {
 	for _, a := range unsent {
 		if a.AtOnce == 0 {
 			rest = append(rest, a)
@@ -51,13 +57,13 @@ func (c *Conversations) inTurn(tx core.Tx, l *link, unsent []core.Action, all *n
 		if err != nil {
 			return nil, err
 		}
-		switch t, why := decideTurn(batch, &a); t {
+		switch turn, why := decideTurn(batch, &a); turn {
 		case turnGo:
 			rest = append(rest, a)
 		case turnWait:
 			l.agenda.hold()
 		case turnHalt:
-			if err := c.halt(tx, a, why); err != nil {
+			if err := t.halt(tx, a, why); err != nil {
 				return nil, err
 			}
 			all.ended = append(all.ended, a.ID)
@@ -67,9 +73,9 @@ func (c *Conversations) inTurn(tx core.Tx, l *link, unsent []core.Action, all *n
 }
 
 // halt ends an action that was never sent.
-func (c *Conversations) halt(tx core.Tx, a core.Action, why string) error {
+func (t turns) halt(tx core.Tx, a core.Action, why string) error {
 	a.Detail = why
-	return c.base.Move(tx, &a, protocol.EventHalt)
+	return t.base.Move(tx, &a, protocol.EventHalt)
 }
 
 // batchOf reads all actions of a batch.
@@ -84,13 +90,13 @@ func batchOf(tx core.Tx, id protocol.BatchID) (all []core.Action, err error) {
 	}
 }
 
-// nextTurns looks at a batch in turns after an action of it has ended: it lets the next
+// next looks at a batch in turns after an action of it has ended: it lets the next
 // ones go, or ends those that wait. What a crash keeps from that is done when their hosts
 // come, or by [Conversations.LookAtHeld].
-func (c *Conversations) nextTurns(ctx context.Context, id protocol.BatchID) {
+func (t turns) next(ctx context.Context, id protocol.BatchID) {
 	var ended []protocol.ActionID
 	var next []protocol.HostID
-	err := c.base.Update(ctx, failpoint.ActionsExpired, func(tx core.Tx) error {
+	err := t.base.Update(ctx, failpoint.ActionsExpired, func(tx core.Tx) error {
 		ended, next = nil, nil
 		all, err := batchOf(tx, id)
 		if err != nil {
@@ -100,9 +106,9 @@ func (c *Conversations) nextTurns(ctx context.Context, id protocol.BatchID) {
 			if a.State != protocol.StatePendingSchedule || !a.Unnumbered() {
 				continue
 			}
-			switch t, why := decideTurn(all, &a); t {
+			switch turn, why := decideTurn(all, &a); turn {
 			case turnHalt:
-				if err := c.halt(tx, a, why); err != nil {
+				if err := t.halt(tx, a, why); err != nil {
 					return err
 				}
 				ended = append(ended, a.ID)
@@ -114,12 +120,12 @@ func (c *Conversations) nextTurns(ctx context.Context, id protocol.BatchID) {
 		return nil
 	})
 	if err != nil {
-		c.base.Log.ErrorContext(ctx, "cannot look at a batch; it is looked at again within a minute", "batch", id, "err", err)
+		t.base.Log.ErrorContext(ctx, "cannot look at a batch; it is looked at again within a minute", "batch", id, "err", err)
 		return
 	}
-	c.tell(ended)
+	tell(t.base, ended)
 	for _, host := range next {
-		c.link(host).agenda.number()
+		t.link(host).agenda.number()
 	}
 }
 

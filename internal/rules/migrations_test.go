@@ -39,6 +39,7 @@ func TestMigrationsStay(t *testing.T) {
 		"coordinator/sqlstore/schema/0010_persons.sql":   "81d6bc2dc416e3dc1f0df56d83762bcd4109526a53fc60d135f637d5b3d301f6",
 		"coordinator/sqlstore/schema/0011_workloads.sql": "50c260e3f4b02f6e8ac272905e7a9bda1060e35933dc86a9450c82737a17d8a0",
 		"coordinator/sqlstore/schema/0012_fences.sql":    "7459d1e16c3328fbbbeb776991528877dafd120331b5a7c7572b69c388dac5c4",
+		"coordinator/sqlstore/schema/0013_turns.sql":     "a8ff0a877c9479faef5d1f810501b680c66ec97e199cde980ed2182284ae3a01",
 	}
 	for _, pattern := range []string{"*/schema/*.sql", "*/*/schema/*.sql", "*/*/*/schema/*.sql"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
