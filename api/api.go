@@ -50,6 +50,10 @@ type Host struct {
 	Unsupported  []string    `json:"unsupported,omitempty" doc:"What the host cannot do, see doc/hosts.md"`
 	ActiveAlerts []Alert     `json:"alerts,omitempty" doc:"The alerts that are raised on the host"`
 	Degraded     string      `json:"degraded,omitempty" doc:"Why the host accepts nothing new; left out if it does"`
+	SelfFence    string      `json:"self_fence,omitempty" example:"guard" doc:"What kills unique containers there when the agent does not: none, guard or watchdog; left out while the host was not heard"`
+	Pausable     bool        `json:"pausable,omitempty" doc:"The machine can be paused as a whole, so the end of its lease proves nothing"`
+	LeaseLeftMS  int64       `json:"lease_left_ms,omitempty" doc:"How long the lease of the host is good for, in milliseconds; left out if it has ended"`
+	Fencing      string      `json:"fencing,omitempty" doc:"How the host stands with fencing: fenced, held back, or how many devices can switch it off"`
 	Policy       *Policy     `json:"policy,omitempty" doc:"The policy in force on the host"`
 	AlertRules   uint64      `json:"alert_rules,omitempty" doc:"The newest change of the rules of alerts that the host has taken from here; see alert-rules"`
 }

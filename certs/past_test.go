@@ -13,7 +13,13 @@ func TestPastForgetsNoCoordinator(t *testing.T) {
 	old, _ := f.withCoordinator() // in ring 2
 	next := f.chain.Next()
 	next.Coordinators = []certs.Coordinator{}
+	if got := f.chain.RemovedCoordinator(); got != 0 {
+		t.Errorf("ring %d has removed a coordinator, and none has", got)
+	}
 	f.advance(f.sign(next, f.owners...))
+	if got := f.chain.RemovedCoordinator(); got != 3 {
+		t.Errorf("ring %d has removed the coordinator, want 3", got)
+	}
 	now, _ := f.withCoordinator() // in ring 4
 	keys := certs.NewKeys(f.chain)
 	past := keys.Past()

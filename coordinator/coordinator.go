@@ -249,6 +249,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		Reachable: func(host protocol.HostID) bool { here, _ := c.hosts.Here(host); return here },
 		Left:      func(host protocol.HostID) bool { return c.hosts.Presence(host).Connectivity == core.Goodbye },
 		Fencing:   fencingOf{c},
+		Removed:   cfg.Rings.RemovedCoordinator,
 	})
 	c.fencing = fencing.New(c.base, fencing.Config{
 		Policy: cfg.FencePolicy, TTL: cfg.Lease.TTL, Term: term, Programs: cfg.Programs, Workloads: c.workloads, Secret: cfg.Secret, Witness: cfg.Witness,
@@ -256,7 +257,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.actions = actions.New(c.base, actions.Config{
 		Workloads: c.workloads, Approvals: c.approvals, Dispatch: c.hosts, Payloads: c.relay.Payloads, Policies: c.rules, Forgotten: c.journal.Forgotten,
 	})
-	c.alerts = alerting.New(c.base, c.hosts, cfg.Notices)
+	c.alerts = alerting.New(c.base, c.hosts, cfg.Notices, c.fencing.Concerns)
 	c.explain = explain.New(c.base, c.hosts, c.approvals)
 	c.members = members.New(c.base, members.Config{
 		Rings: cfg.Rings.Rings, HostKeys: cfg.HostKeys, Authority: cfg.Authority, Links: c.hosts, Others: othersOf{c},

@@ -16,7 +16,7 @@ func workloadPoints(t *testing.T) {
 	write(t, c.path("coordinator.toml"), read(t, c.path("coordinator.toml"))+"[lease]\nttl_seconds = 10\nkill_seconds = 2\nmargin_seconds = 1\n")
 	c.head.restart(t)
 	l := c.newLimb(t, "edge-01", true)
-	write(t, l.config(), read(t, l.config())+"[unique]\nguard = true\n")
+	write(t, l.config(), read(t, l.config())+"[unique]\nguard = true\npausable = \"no\"\n")
 	p, words := l.join(t, c.invite(t))
 	c.must(t, "host", "approve", "edge-01", "--words", words)
 	p.finish(t).exits(t, 0)

@@ -96,7 +96,7 @@ func TestUniqueMoves(t *testing.T) {
 	w.startCoordinator(t)
 	a, b := w.newHost(t, "edge-01", false), w.newHost(t, "edge-02", false)
 	for _, h := range []*host{a, b} {
-		write(t, h.config(), read(t, h.config())+"[unique]\nguard = true\n")
+		write(t, h.config(), read(t, h.config())+"[unique]\nguard = true\npausable = \"no\"\n")
 		p, words := h.join(t, w.invite(t))
 		w.must(t, "host", "approve", h.name, "--words", words)
 		p.finish(t).exits(t, 0)

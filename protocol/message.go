@@ -245,6 +245,10 @@ type Hello struct {
 	Features   []string `json:"features,omitempty"` // sorted words: lxc, podman, cgroup2 …
 }
 
+// FeaturePausable is the feature of a host that may be stopped as a whole with its clocks,
+// as a virtual machine: the end of its lease proves nothing.
+const FeaturePausable = "pausable"
+
 // Lease asks to keep what the host holds, and proves that it is alive.
 type Lease struct {
 	Header

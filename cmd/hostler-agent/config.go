@@ -120,7 +120,8 @@ type networkConfig struct {
 }
 
 type uniqueConfig struct {
-	Guard bool `toml:"guard" takes:"reload" does:"Let this host hold unique containers. Two small processes of their own then kill such a container when the lease of the host ends, also when the agent is dead; the agent tests that when it starts."`
+	Pausable string `toml:"pausable" takes:"restart" does:"Whether this machine can be stopped as a whole with its clocks, as a virtual machine that is paused: auto (a virtual machine can), yes, or no. What runs on a machine that can goes on for a moment when it wakes, so the end of its lease proves nothing: its unique containers start elsewhere only when a fence device or a person says that it is off. Say no only if nobody ever pauses, suspends or moves this machine."`
+	Guard    bool   `toml:"guard" takes:"reload" does:"Let this host hold unique containers. Two small processes of their own then kill such a container when the lease of the host ends, also when the agent is dead; the agent tests that when it starts."`
 }
 
 type alertsConfig struct {
@@ -172,6 +173,7 @@ func defaults() (config, error) {
 		LXC:      lxcConfig{Path: "/var/lib/lxc", Helper: beside("hostler-lxc"), FirstID: lxc.DefaultIDs.First, IDs: lxc.DefaultIDs.Count},
 		Podman:   podmanConfig{Use: podmanAuto, Socket: "/run/podman/podman.sock", FirstID: podman.DefaultIDs.First, IDs: podman.DefaultIDs.Count},
 		Images:   imagesConfig{MaxGiB: 64, Servers: []string{"images=https://images.linuxcontainers.org"}},
+		Unique:   uniqueConfig{Pausable: pausableAuto},
 		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24"},
 		Metrics:  metricsConfig{MiB: metrics.DefaultLimit >> 20, Influx: influxConfig{API: string(influx.APIModern), Bucket: "hostler", Seconds: 60, SpoolMiB: 64}},
 	}
@@ -214,6 +216,9 @@ func (c *config) check() error {
 	}
 	if _, err := protocol.ParseHostID(c.Host); err != nil {
 		return fmt.Errorf("host: %q is no host id: %w", c.Host, err)
+	}
+	if err := c.Unique.check(); err != nil {
+		return err
 	}
 	if c.Commands.Parallel < 1 || c.Commands.Lanes < 1 {
 		return errors.New("commands: parallel and lanes are at least 1")

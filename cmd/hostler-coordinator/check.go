@@ -39,6 +39,8 @@ func (s *server) check(ctx context.Context) []api.Finding {
 			{Name: "work", Problem: degraded, Mend: "du -xh --max-depth 2 " + string(s.state), Vital: true},
 			{Name: "certificate", Problem: s.lives(), Mend: log + "    # why it is not renewed"},
 			{Name: "database", Problem: sqlstore.Verify(ctx, s.state.store()), Mend: "doc/recovery.md says how a backup is restored", Vital: true},
+			{Name: "fence devices", Problem: s.fenceDevices(), Mend: "hostler fence device ls"},
+			{Name: "fencing", Problem: s.waitsForFence(), Mend: "hostler fence history    # and doc/fencing.md"},
 			{Name: "broker", Problem: s.shakesHands(ctx, s.config.MQTT.Listen), Mend: log + "    # why it does not listen", Vital: true},
 		},
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/fence/agents"
 	"github.com/hostler-io/hostler/internal/settings"
+	"github.com/hostler-io/hostler/internal/warnings"
 )
 
 // fenceConfig is about hosts that are lost while unique containers may run there.
@@ -102,4 +103,33 @@ func (s *server) fences() coordinator.Fences {
 	return coordinator.Fences{
 		FencePolicy: s.config.Fence.policy(), Programs: agents.Runner{Dir: s.config.Fence.Agents}, Secret: s.config.Fence.secret, Witness: s.witness,
 	}
+}
+
+// fenceDevices says which devices could not switch their hosts off.
+func (s *server) fenceDevices() error {
+	var all []error
+	for _, d := range s.coord.Fencing().Devices() {
+		for _, t := range d.Targets {
+			if why := d.Usable(t); why != "" {
+				all = append(all, fmt.Errorf("%s is not used for host %s: %s", d.Name, t.Host, why))
+			}
+		}
+		if d.Trouble != "" {
+			all = append(all, fmt.Errorf("%s does not answer: %s", d.Name, d.Trouble))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// waitsForFence says which hosts keep their unique containers from starting elsewhere.
+func (s *server) waitsForFence() error {
+	var all []error
+	for host, concerns := range s.coord.Fencing().Concerns() {
+		for _, a := range concerns {
+			if a.ID == string(warnings.FenceNeeded) {
+				all = append(all, fmt.Errorf("host %s: %s", host, a.Text))
+			}
+		}
+	}
+	return errors.Join(all...)
 }

@@ -67,6 +67,8 @@ func (t *trust) TakeRings(b []byte) (bool, error) {
 	return t.Advance(b)
 }
 
+func (t *trust) RemovedCoordinator() uint64 { return t.Chain().RemovedCoordinator() }
+
 func (t *trust) RingInForce() (uint64, protocol.Digest) {
 	chain := t.Chain()
 	number := chain.Ring().Number

@@ -40,9 +40,10 @@ func (r *Room) judgeLoop(ctx context.Context) error {
 			continue
 		}
 		b, err := core.Read(ctx, r.base, readBook)
-		if err == nil && (judged || ofCoordinator(b.Sets)) {
-			judged = ofCoordinator(b.Sets)
-			err = r.judgeAll(ctx, b.Sets, time.Duration(r.base.Boot()-begun)*time.Millisecond)
+		concerns := r.concerns()
+		if err == nil && (judged || ofCoordinator(b.Sets) || len(concerns) > 0) {
+			judged = ofCoordinator(b.Sets) || len(concerns) > 0
+			err = r.judgeAll(ctx, b.Sets, concerns, time.Duration(r.base.Boot()-begun)*time.Millisecond)
 		}
 		if err != nil && ctx.Err() == nil {
 			judged = true
@@ -85,25 +86,25 @@ func (s *RuleSet) sent() string {
 }
 
 // judgeAll judges all hosts. uptime is how long the coordinator has listened.
-func (r *Room) judgeAll(ctx context.Context, sets []RuleSet, uptime time.Duration) error {
+func (r *Room) judgeAll(ctx context.Context, sets []RuleSet, concerns map[protocol.HostID][]protocol.AlertInfo, uptime time.Duration) error {
 	var changed []protocol.HostID
 	err := r.base.View(ctx, func(tx core.Tx) error {
 		changed = nil
 		return core.EachHost(tx, func(h core.Host) error {
-			if raised, cleared := r.judgeHost(sets, h, uptime); len(raised)+len(cleared) > 0 {
+			if raised, cleared := r.judgeHost(sets, h, concerns[h.ID], uptime); len(raised)+len(cleared) > 0 {
 				changed = append(changed, h.ID)
 			}
 			return nil
 		})
 	})
 	for _, id := range changed {
-		err = cmp.Or(err, r.judgeOne(ctx, sets, id, uptime))
+		err = cmp.Or(err, r.judgeOne(ctx, sets, id, concerns[id], uptime))
 	}
 	return err
 }
 
 // judgeHost returns what has changed of the alerts that are judged here.
-func (r *Room) judgeHost(sets []RuleSet, h core.Host, uptime time.Duration) (raised, cleared []protocol.AlertInfo) {
+func (r *Room) judgeHost(sets []RuleSet, h core.Host, concerns []protocol.AlertInfo, uptime time.Duration) (raised, cleared []protocol.AlertInfo) {
 	var given []alerts.Rule
 	for _, s := range sets {
 		if h.State == core.HostApproved && s.applies(h) {
@@ -112,18 +113,18 @@ func (r *Room) judgeHost(sets []RuleSet, h core.Host, uptime time.Duration) (rai
 	}
 	// A host can be missed since it was approved.
 	listened := min(uptime, max(0, time.Duration(r.base.NowMS()-h.ApprovedMS)*time.Millisecond))
-	return judge(h.Inventory, r.links.Presence(h.ID), alerts.Combine(nil, given), listened, r.base.NowMS())
+	return judge(h.Inventory, r.links.Presence(h.ID), alerts.Combine(nil, given), concerns, listened, r.base.NowMS())
 }
 
 // judgeOne judges a host once more, and makes what it says durable together with the
 // events. A process that ends before judges again.
-func (r *Room) judgeOne(ctx context.Context, sets []RuleSet, id protocol.HostID, uptime time.Duration) error {
+func (r *Room) judgeOne(ctx context.Context, sets []RuleSet, id protocol.HostID, concerns []protocol.AlertInfo, uptime time.Duration) error {
 	err := r.base.Store.Update(ctx, func(tx core.Tx) error {
 		h, err := tx.Hosts.Get(id)
 		if err != nil {
 			return err
 		}
-		raised, cleared := r.judgeHost(sets, h, uptime)
+		raised, cleared := r.judgeHost(sets, h, concerns, uptime)
 		kept := slices.DeleteFunc(slices.Clone(h.Inventory.Alerts), func(a protocol.AlertInfo) bool {
 			same := func(o protocol.AlertInfo) bool { return o.ID == a.ID }
 			return slices.ContainsFunc(cleared, same) || slices.ContainsFunc(raised, same)
@@ -144,9 +145,9 @@ func (r *Room) judgeOne(ctx context.Context, sets []RuleSet, id protocol.HostID,
 }
 
 // judge is pure: what is known of a host, and the rules that are for it, go in, and what
-// is to be raised and cleared comes out. A host that was not heard since the coordinator
+// is to be raised and cleared comes out. concerns are raised as they are. A host that was not heard since the coordinator
 // listens is silent since then.
-func judge(inv core.Inventory, p core.Presence, rules []alerts.Rule, uptime time.Duration, nowMS int64) (raised, cleared []protocol.AlertInfo) {
+func judge(inv core.Inventory, p core.Presence, rules []alerts.Rule, concerns []protocol.AlertInfo, uptime time.Duration, nowMS int64) (raised, cleared []protocol.AlertInfo) {
 	wanted := make(map[string]bool)
 	for _, rule := range rules {
 		id := idOf(rule)
@@ -160,6 +161,12 @@ func judge(inv core.Inventory, p core.Presence, rules []alerts.Rule, uptime time
 		}
 		if wanted[id] = above; above && at < 0 {
 			raised = append(raised, warnings.Measured(id, string(rule.Severity), text, nowMS))
+		}
+	}
+	for _, a := range concerns {
+		wanted[a.ID] = true
+		if !slices.ContainsFunc(inv.Alerts, func(o protocol.AlertInfo) bool { return o.ID == a.ID }) {
+			raised = append(raised, a)
 		}
 	}
 	for _, a := range inv.Alerts {

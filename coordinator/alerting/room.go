@@ -28,7 +28,9 @@ type Room struct {
 	base  *core.Base
 	links Links
 	tells *notifier
-	kick  chan struct{} // one place: there is something due
+	// concerns are alerts about hosts that other rooms raise.
+	concerns func() map[protocol.HostID][]protocol.AlertInfo
+	kick     chan struct{} // one place: there is something due
 
 	mu   sync.Mutex
 	all  bool                                // every host is due
@@ -36,9 +38,10 @@ type Room struct {
 	sent map[protocol.HostID]protocol.Digest // the newest rules that this process has sent
 }
 
-// New returns a room that has sent nothing.
-func New(base *core.Base, links Links, notices Notices) *Room {
-	return &Room{base: base, links: links, tells: newNotifier(base, notices), kick: make(chan struct{}, 1), due: make(map[protocol.HostID]bool), sent: make(map[protocol.HostID]protocol.Digest)}
+// New returns a room that has sent nothing. concerns are the alerts about hosts that other
+// rooms raise, by host.
+func New(base *core.Base, links Links, notices Notices, concerns func() map[protocol.HostID][]protocol.AlertInfo) *Room {
+	return &Room{concerns: concerns, base: base, links: links, tells: newNotifier(base, notices), kick: make(chan struct{}, 1), due: make(map[protocol.HostID]bool), sent: make(map[protocol.HostID]protocol.Digest)}
 }
 
 // Due has a host looked at whose labels have changed. It does not wait.

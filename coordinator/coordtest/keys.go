@@ -158,6 +158,9 @@ func (t *Trust) Rings(uint64) []byte {
 	return t.rings
 }
 
+// RemovedCoordinator implements [core.RingStore]: there was one coordinator only.
+func (t *Trust) RemovedCoordinator() uint64 { return 0 }
+
 // Signer is the coordinator's key, for tests in which it was stolen.
 func (t *Trust) Signer() protocol.Signer { return t.self }
 

@@ -45,6 +45,9 @@ type RingStore interface {
 	// false when there are none that are newer. Rings that do not follow the one
 	// in force, or that too few have signed, are an error that changes nothing.
 	TakeRings(rings []byte) (newer bool, err error)
+	// RemovedCoordinator is the number of the newest ring that took a coordinator out; 0
+	// if none did.
+	RemovedCoordinator() uint64
 }
 
 // HostKeys holds the keys of hosts. It is safe for concurrent use.

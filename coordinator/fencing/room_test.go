@@ -468,3 +468,41 @@ func TestHistoryIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestConcerns: what waits for a person, a host that is kept out, and a device that lies are
+// alerts of the host that they are about.
+func TestConcerns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		want := func(what, code, text string) {
+			t.Helper()
+			all := s.Concerns()["a"]
+			if code == "" && len(all) > 0 || code != "" && (len(all) != 1 || all[0].ID != code || !strings.Contains(all[0].Text, text)) {
+				t.Errorf("%s: %+v, want %s: %s", what, all, code, text)
+			}
+		}
+		want("all is well", "", "")
+		s.set(func() { s.our = "half of the hosts went at once" })
+		s.lose("a")
+		time.Sleep(2 * time.Second)
+		want("held back", "coordinator.fence_needed", "db cannot start elsewhere: it is held back: half of the hosts")
+		if got := s.Standing("a"); !strings.Contains(got, "held back") {
+			t.Errorf("it stands so: %s", got)
+		}
+		s.set(func() { s.our = "" })
+		time.Sleep(10 * time.Second)
+		s.set(func() { s.suspects = nil })
+		want("fenced", "coordinator.fenced", "device pdu says that it is off")
+		if err := s.RemoveDevice(t.Context(), admin, "pdu"); err != nil {
+			t.Fatal(err)
+		}
+		s.tells("a")
+		s.back("a", 2*time.Minute)
+		s.tells("a")
+		s.back("a", 20*time.Second)
+		want("let in", "", "")
+		s.lose("a")
+		time.Sleep(2 * time.Second)
+		want("no device", "coordinator.fence_needed", "no fence device is configured for host a")
+	})
+}

@@ -34,7 +34,17 @@ func object(b []byte) (m map[string]any) {
 	return m
 }
 
-func hostOf(v members.HostView) api.Host {
+// hostOf shows a host, with what other rooms know of it.
+func (h hostHandlers) hostOf(v members.HostView) api.Host {
+	out := memberOf(v)
+	if v.State == core.HostApproved {
+		lease := h.c.Workloads().Standing(v.ID)
+		out.SelfFence, out.Pausable, out.LeaseLeftMS, out.Fencing = string(lease.Fence), lease.Pausable, lease.LeftMS, h.c.Fencing().Standing(v.ID)
+	}
+	return out
+}
+
+func memberOf(v members.HostView) api.Host {
 	i := v.Inventory
 	h := api.Host{
 		ID: string(v.ID), State: string(v.State), Connectivity: string(v.Connectivity), Presence: v.Presence.Reason, Ring: v.Presence.Ring, AsleepUntil: webapi.Maybe(v.AsleepUntilMS), Quarantined: v.Quarantined,

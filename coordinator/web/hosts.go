@@ -49,7 +49,7 @@ func (h hostHandlers) listHosts(ctx context.Context, in *byHost) (*listed[api.Ho
 			return h.c.Members().Hosts(ctx, protocol.HostID(after), n)
 		},
 		cursor: func(v members.HostView) string { return string(v.ID) },
-		show:   hostOf,
+		show:   h.hostOf,
 		labels: func(v members.HostView) []string { return v.Labels },
 		states: func(v members.HostView) []string { return []string{string(v.State), string(v.Connectivity)} },
 		words: []string{
@@ -63,7 +63,7 @@ func (h hostHandlers) listHosts(ctx context.Context, in *byHost) (*listed[api.Ho
 
 func (h hostHandlers) getHost(ctx context.Context, in *HostRef) (api.Host, error) {
 	v, err := h.c.Members().Host(ctx, in.id())
-	return hostOf(v), err
+	return h.hostOf(v), err
 }
 
 // maxEventsBack is how far the pages of what happened to a host go back.

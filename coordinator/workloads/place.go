@@ -181,8 +181,8 @@ func (r *Room) candidates(ctx context.Context) (all []placement.Host, err error)
 				p.Closed = r.cfg.Fencing.Closed(h.ID)
 			case known == nil || !r.cfg.Reachable(h.ID):
 				p.Closed = "it is away"
-			case !known.fence.AtLeast(r.cfg.Min):
-				p.Closed = fmt.Sprintf("nothing there kills a workload when its lease ends (self-fence %s, want %s): set unique.guard = true in its agent.toml", known.fence, r.cfg.Min)
+			case !known.Fence.AtLeast(r.cfg.Min):
+				p.Closed = fmt.Sprintf("nothing there kills a workload when its lease ends (self-fence %s, want %s): set unique.guard = true in its agent.toml", known.Fence, r.cfg.Min)
 			}
 			all = append(all, p)
 			return nil

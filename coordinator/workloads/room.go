@@ -34,14 +34,17 @@ type Config struct {
 	// connection on purpose.
 	Reachable, Left func(protocol.HostID) bool
 	Fencing         Fencing
+	// Removed is the number of the newest ring that took a coordinator out; 0 if none did.
+	Removed func() uint64
 }
 
 // Room keeps unique workloads. All methods are safe for concurrent use.
 type Room struct {
 	base     *core.Base
 	cfg      Config
-	started  int64      // boot clock, ms
-	deciding sync.Mutex // one decision after the other
+	started  int64                     // boot clock, ms
+	deciding sync.Mutex                // one decision after the other
+	stored   map[protocol.HostID]shown // what hosts have shown; of who decides
 
 	mu    sync.Mutex
 	all   map[protocol.CTID]*workload
@@ -62,8 +65,8 @@ type workload struct {
 // holder is what is known of a host.
 type holder struct {
 	heardMS int64 // boot clock
-	fence   unique.SelfFence
-	there   bool // it was heard, and is not missed for long
+	shown
+	there bool // it was heard, and is not missed for long
 }
 
 // New returns a room without workloads. Load follows.
@@ -77,14 +80,18 @@ func (r *Room) Load(tx core.Tx) error {
 	for _, w := range all {
 		r.all[w.CTID] = &workload{Workload: w}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return r.loadShown(tx)
 }
 
 // Greeted notes what a host that has proved itself says of itself.
 func (r *Room) Greeted(host protocol.HostID, h *protocol.Hello) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.host(host).fence = unique.SelfFence(h.SelfFence)
+	x := r.host(host)
+	x.Fence, x.Pausable = unique.SelfFence(h.SelfFence), slices.Contains(h.Features, protocol.FeaturePausable)
 }
 
 func (r *Room) host(id protocol.HostID) *holder {
@@ -103,6 +110,9 @@ func (r *Room) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.S
 	defer r.mu.Unlock()
 	h := r.host(host)
 	h.heardMS, h.there = r.base.Boot(), true
+	if lease.Took.Inc == seq.Inc {
+		h.Ring = max(h.Ring, lease.Ring)
+	}
 	runs := make(map[protocol.CTID]protocol.Epoch, len(lease.Held))
 	names := make(map[protocol.CTID]bool, len(lease.Held))
 	for _, x := range lease.Held {
@@ -218,7 +228,7 @@ func (r *Room) List() []Status {
 	for _, w := range r.all {
 		s := Status{Workload: w.Workload}
 		if h := r.hosts[w.Host]; h != nil && w.Phase == unique.Held {
-			s.Fence = h.fence
+			s.Fence = h.Fence
 			if h.heardMS > 0 {
 				s.LeftMS = max(0, h.heardMS+r.cfg.Timing.TTL.Milliseconds()-now)
 			}
@@ -241,6 +251,9 @@ func (r *Room) Tick(ctx context.Context) {
 	}
 	r.deciding.Lock()
 	defer r.deciding.Unlock()
+	if err := r.keepShown(ctx); err != nil && ctx.Err() == nil {
+		r.base.Log.ErrorContext(ctx, "cannot store what hosts have shown; it is tried again", "err", err)
+	}
 	for _, id := range r.ids() {
 		if err := r.decide(ctx, id); err != nil && ctx.Err() == nil {
 			r.base.Log.ErrorContext(ctx, "cannot decide about a unique workload; it is tried again", "container", id.String(), "err", err)

@@ -29,6 +29,7 @@ type stage struct {
 	away  map[protocol.HostID]bool
 	// off and closed are what the room that fences says.
 	off, closed map[protocol.HostID]bool
+	removed     uint64 // the ring that took a coordinator out
 }
 
 // Closed implements [Fencing].
@@ -77,6 +78,7 @@ func (s *stage) begin(counter uint64) {
 		Reachable: func(h protocol.HostID) bool { return !s.away[h] },
 		Left:      func(protocol.HostID) bool { return false },
 		Fencing:   s,
+		Removed:   func() uint64 { return s.removed },
 		Propose: func(_ context.Context, host protocol.HostID, spec []byte) (core.Action, error) {
 			s.asked = append(s.asked, string(host))
 			return s.request(host, spec, string(protocol.Coordinator)), nil
@@ -430,5 +432,49 @@ func TestStuck(t *testing.T) {
 	}
 	if all := s.Suspects(); len(all) != 1 || all[0].Lost || !all[0].Work[0].Stuck {
 		t.Errorf("suspects: %+v", all)
+	}
+}
+
+// TestPausedHosts: the end of the lease of a host that can be paused as a whole proves
+// nothing; a device that has switched it off does.
+func TestPausedHosts(t *testing.T) {
+	s := born(t, "none")
+	s.Greeted("a", &protocol.Hello{SelfFence: "guard", Features: []string{"lxc", protocol.FeaturePausable}})
+	s.away["a"] = true
+	s.keep(10 * time.Minute)
+	if w := s.only(); w.Phase != unique.Withheld || !strings.Contains(w.Why, "may be paused as a whole") {
+		t.Fatalf("%+v", w)
+	}
+	s.off["a"] = true
+	s.keep(10 * time.Second)
+	if w := s.only(); w.Host != "b" {
+		t.Errorf("%+v", w)
+	}
+}
+
+// TestRemovedCoordinator: after a coordinator was taken out of the ring, the end of a lease
+// proves something of those hosts only that have confirmed the new ring, also after a
+// restart.
+func TestRemovedCoordinator(t *testing.T) {
+	for confirms, want := range map[bool]protocol.HostID{false: "a", true: "b"} {
+		s := born(t, "none")
+		s.removed = 7
+		took, _ := s.renew("a", protocol.Seq{})
+		ring := uint64(6)
+		if confirms {
+			ring = 7
+		}
+		s.seq++
+		s.Renew("a", &protocol.Lease{Header: protocol.Header{Ring: 7}}, protocol.Seq{Inc: 1, Conn: 1, K: s.seq}) // it has taken nothing of ours
+		s.seq++
+		s.Renew("a", &protocol.Lease{Header: protocol.Header{Ring: ring}, Took: took}, protocol.Seq{Inc: 1, Conn: 1, K: s.seq})
+		s.later(time.Second)
+		s.begin(2)
+		s.Greeted("b", &protocol.Hello{SelfFence: "guard"})
+		s.away["a"] = true
+		s.keep(6 * time.Minute)
+		if w := s.only(); w.Host != want || want == "a" && !strings.Contains(w.Why, "has not confirmed the new ring") {
+			t.Errorf("confirmed %t: %+v", confirms, w)
+		}
 	}
 }

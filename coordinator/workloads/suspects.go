@@ -25,7 +25,7 @@ type Fencing interface {
 func (r *Room) holderOf(w *workload) unique.Holder {
 	h := r.host(w.Host)
 	off, confirmed := r.cfg.Fencing.Off(w.Host)
-	return unique.Holder{HeardMS: h.heardMS, Fence: h.fence, Quiet: w.quiet, Off: off, Confirmed: confirmed}
+	return unique.Holder{HeardMS: h.heardMS, Fence: h.Fence, Pausable: h.Pausable, Unsure: h.Ring < r.cfg.Removed(), Quiet: w.quiet, Off: off, Confirmed: confirmed}
 }
 
 // HeardMS is when a host was heard last, by the boot clock; 0 if it was not since the
@@ -37,6 +37,28 @@ func (r *Room) HeardMS(host protocol.HostID) int64 {
 		return h.heardMS
 	}
 	return 0
+}
+
+// Lease is how a host stands.
+type Lease struct {
+	Fence    unique.SelfFence // what it has shown; empty if it was not heard
+	Pausable bool
+	LeftMS   int64 // of its lease, as far as is known here; 0 if it has ended
+}
+
+// Standing tells how a host stands.
+func (r *Room) Standing(host protocol.HostID) (l Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.hosts[host]
+	if h == nil {
+		return l
+	}
+	l = Lease{Fence: h.Fence, Pausable: h.Pausable}
+	if h.heardMS > 0 {
+		l.LeftMS = max(0, h.heardMS+r.cfg.Timing.TTL.Milliseconds()-r.base.Boot())
+	}
+	return l
 }
 
 // OurSide says whether the room has just begun, and why it may be our side that failed.

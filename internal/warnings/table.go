@@ -27,6 +27,27 @@ var all = []Warning{
 	{"coordinator.clock", "The clock of a host differs", ByRule,
 		"The clock of the host differs from that of the coordinator by more than its rule allows. People read its times; no decision of Hostler depends on it.",
 		[]string{"See by how much: `hostler host show HOST`.", "Have something keep it right: `hostler run HOST -- timedatectl set-ntp true`."}},
+	{FenceDevice, "A fence device of a host cannot be used", Minor,
+		"The device does not answer, or it says that the host is off while the coordinator hears the host. It could not switch the host off when that is lost.",
+		[]string{
+			"See why: `hostler fence device ls`, `hostler fence device test DEVICE`.",
+			"If it is the device of another host, a cable or a plug was mixed up: `hostler fence device add DEVICE` sets it anew.",
+			"If it does not answer: look at its address, its password and the network of the coordinator.",
+		}},
+	{FenceNeeded, "Unique containers wait for a fence of their host", Critical,
+		"The host is lost, and nothing shows that it does not run its unique containers any more, so they are not started elsewhere.",
+		[]string{
+			"See what is waited for: `hostler lease ls`, `hostler fence history`.",
+			"If a device can switch the host off: `hostler host fence HOST`.",
+			"If not, look at the machine. If it is off, or you have switched it off: `hostler host confirm-fenced HOST --reason 'how you know'`.",
+			"Add a device for the next time: doc/fencing.md.",
+		}},
+	{HostFenced, "A host was fenced, and was not let in again", Minor,
+		"The host was switched off, or a person has confirmed that it is off. Nothing unique is placed there until it is heard again and has told what it runs.",
+		[]string{
+			"See what led to it: `hostler fence history HOST -o json`.",
+			"If it is to run again: `hostler host unfence HOST`.",
+		}},
 	{"coordinator.offline", "A host is away", ByRule,
 		"The coordinator has not heard of the host for longer than its rule allows. What runs there goes on as its offline contracts say.",
 		[]string{

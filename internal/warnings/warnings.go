@@ -27,6 +27,13 @@ const (
 	SinkLost           Code = "sink.lost"
 )
 
+// The warnings about hosts that the coordinator raises by itself.
+const (
+	FenceDevice Code = "coordinator.fence_device"
+	FenceNeeded Code = "coordinator.fence_needed"
+	HostFenced  Code = "coordinator.fenced"
+)
+
 // How bad a warning is.
 const (
 	Critical = "critical"

@@ -40,7 +40,13 @@ func hostNoun() show.Noun[conn.HostView] {
 	}
 	n := show.NounOf("id", "host:id state presence seen_at containers alerts~ labels~ version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
 		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ connectivity_since++ asleep_until++ unsupported++ degraded++ quarantined++ raised++ told_at:inventory_at++ "+
-		"approved_at++ approved_by++ revoked_at++ reason++", show.Cells[conn.HostView]{
+		"self_fence++ lease_left++ pausable++ fencing++ approved_at++ approved_by++ revoked_at++ reason++", show.Cells[conn.HostView]{
+		"lease_left": func(h conn.HostView) any {
+			if h.LeaseLeftMS == 0 {
+				return ""
+			}
+			return (time.Duration(h.LeaseLeftMS) * time.Millisecond).Round(time.Second).String()
+		},
 		"containers":  func(h conn.HostView) any { return fmt.Sprintf("%d/%d", h.Running, h.Containers) },
 		"alerts":      func(h conn.HostView) any { return len(h.ActiveAlerts) },
 		"memory":      func(h conn.HostView) any { return bytesOf(h.MemoryBytes) },
