@@ -96,8 +96,8 @@ func TestFence(t *testing.T) {
 	w.cli(t, "fence", "device", "test", "liar").exits(t, 1, "it is the device of another host, or it lies")
 	w.cli(t, "host", "fence", "edge-02", "--yes").exits(t, 1, "it is the device of another host, or it lies")
 
-	w.must(t, "ct", "create", "edge-01/db", "--template", "busybox", "--class", "unique", "--data", "none", "--offline", "keep", "--start")
-	pid := a.initPID(t, "db")
+	w.must(t, "ct", "create", "edge-01/vault", "--template", "busybox", "--class", "unique", "--data", "none", "--offline", "keep", "--start")
+	pid := a.initPID(t, "vault")
 	write(t, power+".pids", fmt.Sprintln(pid))
 	w.cli(t, "host", "confirm-fenced", "edge-01", "--reason", "I say so", "--yes", "--key", "ann").exits(t, 1, "so it is not off")
 
@@ -106,7 +106,7 @@ func TestFence(t *testing.T) {
 	if alive(pid) {
 		t.Fatalf("it still runs on edge-01 when edge-02 is to start it: %+v", gone)
 	}
-	w.container(t, "edge-02/db", "runs", func(c ct) bool { return c.State == "running" })
+	w.container(t, "edge-02/vault", "runs", func(c ct) bool { return c.State == "running" })
 	now := time.Now()
 	all := w.fences(t)
 	if len(all) != 1 || all[0].Cause != "host_lost" || all[0].Proof != "device pdu says that it is off" || all[0].Action != "reboot" || !all[0].Closes || read(t, power) != "on" {
@@ -117,11 +117,11 @@ func TestFence(t *testing.T) {
 	// Back, with its copy stopped: it is let in.
 	from := w.events.mark()
 	a.start(t)
-	w.container(t, "edge-01/db", "is kept, and stays stopped", func(c ct) bool { return c.State == "stopped" })
+	w.container(t, "edge-01/vault", "is kept, and stays stopped", func(c ct) bool { return c.State == "stopped" })
 	w.event(t, from, "edge-01 is let in", func(e api.Event) bool { return e.Type == "fence.returned" && e.Host == "edge-01" })
 
 	// Without a device that can be used, a person's word.
-	pid = b.initPID(t, "db")
+	pid = b.initPID(t, "vault")
 	b.agent.end(t, kill)
 	w.awaitLease(t, "it waits for a person", func(l api.Lease) bool { return strings.Contains(l.Why, "offline contract keep") })
 	if !alive(pid) {
@@ -135,13 +135,13 @@ func TestFence(t *testing.T) {
 	w.cli(t, "host", "confirm-fenced", "edge-02", "--reason", "I say so", "--yes", "--key", "eve").exits(t, 4, "no approver of ring")
 	w.must(t, "host", "confirm-fenced", "edge-02", "--reason", "unplugged it myself", "--yes", "--key", "ann")
 	w.awaitLease(t, "edge-01 holds it", func(l api.Lease) bool { return l.Host == "edge-01" && l.Phase == "held" })
-	w.container(t, "edge-01/db", "runs", func(c ct) bool { return c.State == "running" })
+	w.container(t, "edge-01/vault", "runs", func(c ct) bool { return c.State == "running" })
 	if f := w.fences(t, "edge-02")[0]; f.Action != "confirm" || f.By != "person:ann" || f.Reason != "unplugged it myself" {
 		t.Errorf("%+v", f)
 	}
 	if out := w.must(t, "audit", "ls", "-o", "json"); !strings.Contains(out, "host.fence.done") {
 		t.Errorf("the audit log says nothing of fences: %s", out)
 	}
-	w.must(t, "ct", "stop", "edge-01/db")
-	w.must(t, "ct", "rm", "edge-01/db", "--yes")
+	w.must(t, "ct", "stop", "edge-01/vault")
+	w.must(t, "ct", "rm", "edge-01/vault", "--yes")
 }

@@ -85,6 +85,19 @@ func (o *operation) lease(ctx context.Context) error {
 	return nil
 }
 
+// holdAsItRuns has a unique container that was started killed by the control group that it
+// is in: the runtime gives it another one than [groupOf] if that name is taken.
+func (o *operation) holdAsItRuns(ctx context.Context) error {
+	if o.rec.Class != contract.Unique || o.cfg.Group == nil {
+		return nil
+	}
+	group, err := o.cfg.Group(o.seen.InitPID)
+	if err != nil || group == groupOf(&o.rec) {
+		return err
+	}
+	return o.cfg.Leases.Hold(ctx, o.rec.CTID, o.rec.Epoch, group, o.rec.Offline == contract.Keep)
+}
+
 // groupOf is the control group that a runtime makes for a container that it starts; what
 // it has made is asked for when the container runs.
 func groupOf(c *queue.Container) string { return "lxc.payload." + string(c.Name) }

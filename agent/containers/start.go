@@ -45,6 +45,9 @@ func (o *operation) start(ctx context.Context) (err error) {
 	if o.seen, err = o.startLimited(ctx); err != nil {
 		return err
 	}
+	if err := o.holdAsItRuns(ctx); err != nil {
+		return fmt.Errorf("it runs, and nothing would kill it at the end of its lease: %w", err)
+	}
 	if err := o.limited(o.seen.InitPID); err != nil {
 		return fmt.Errorf("it runs, and its limits are not in force: %w", err)
 	}
