@@ -30,32 +30,33 @@ type Host struct {
 	RevokedAt    *time.Time `json:"revoked_at,omitempty" doc:"When the host was revoked"`
 	Reason       string     `json:"reason,omitempty" doc:"Why it was revoked"`
 
-	InventoryAt  *time.Time  `json:"inventory_at,omitempty" doc:"When the host last told its inventory, from which the members below are"`
-	Hostname     string      `json:"hostname,omitempty" doc:"The name that the machine has for itself"`
-	Arch         string      `json:"arch,omitempty" example:"amd64" doc:"The architecture of the machine"`
-	Version      string      `json:"version,omitempty" doc:"The version of the agent"`
-	Kernel       string      `json:"kernel,omitempty" doc:"The version of the kernel"`
-	ClockOffset  string      `json:"clock_offset,omitempty" example:"1.2s" doc:"How far the clock of the machine was ahead of the coordinator's when it told its inventory"`
-	Uptime       string      `json:"uptime,omitempty" example:"26h3m0s" doc:"How long the machine has run"`
-	CPUs         int         `json:"cpus,omitempty" doc:"How many processors the machine has"`
-	MemoryBytes  int64       `json:"memory_bytes,omitempty" doc:"The memory of the machine"`
-	MemoryFree   int64       `json:"memory_free_bytes,omitempty" doc:"How much of the memory is available"`
-	DiskBytes    int64       `json:"disk_bytes,omitempty" doc:"The size of the disk of the state directory"`
-	DiskFree     int64       `json:"disk_free_bytes,omitempty" doc:"How much of that disk is free"`
-	Load1        float64     `json:"load1,omitempty" doc:"The load average over one minute"`
-	QueueDepth   int         `json:"queue_depth" doc:"How many actions wait on the host"`
-	Containers   int         `json:"containers" doc:"How many containers the host has"`
-	Running      int         `json:"running" doc:"How many of them run"`
-	Interfaces   []Interface `json:"interfaces,omitempty" doc:"The network interfaces of the machine"`
-	Unsupported  []string    `json:"unsupported,omitempty" doc:"What the host cannot do, see doc/hosts.md"`
-	ActiveAlerts []Alert     `json:"alerts,omitempty" doc:"The alerts that are raised on the host"`
-	Degraded     string      `json:"degraded,omitempty" doc:"Why the host accepts nothing new; left out if it does"`
-	SelfFence    string      `json:"self_fence,omitempty" example:"guard" doc:"What kills unique containers there when the agent does not: none, guard or watchdog; left out while the host was not heard"`
-	Pausable     bool        `json:"pausable,omitempty" doc:"The machine can be paused as a whole, so the end of its lease proves nothing"`
-	LeaseLeftMS  int64       `json:"lease_left_ms,omitempty" doc:"How long the lease of the host is good for, in milliseconds; left out if it has ended"`
-	Fencing      string      `json:"fencing,omitempty" doc:"How the host stands with fencing: fenced, held back, or how many devices can switch it off"`
-	Policy       *Policy     `json:"policy,omitempty" doc:"The policy in force on the host"`
-	AlertRules   uint64      `json:"alert_rules,omitempty" doc:"The newest change of the rules of alerts that the host has taken from here; see alert-rules"`
+	InventoryAt  *time.Time    `json:"inventory_at,omitempty" doc:"When the host last told its inventory, from which the members below are"`
+	Hostname     string        `json:"hostname,omitempty" doc:"The name that the machine has for itself"`
+	Arch         string        `json:"arch,omitempty" example:"amd64" doc:"The architecture of the machine"`
+	Version      string        `json:"version,omitempty" doc:"The version of the agent"`
+	Kernel       string        `json:"kernel,omitempty" doc:"The version of the kernel"`
+	ClockOffset  string        `json:"clock_offset,omitempty" example:"1.2s" doc:"How far the clock of the machine was ahead of the coordinator's when it told its inventory"`
+	Uptime       string        `json:"uptime,omitempty" example:"26h3m0s" doc:"How long the machine has run"`
+	CPUs         int           `json:"cpus,omitempty" doc:"How many processors the machine has"`
+	MemoryBytes  int64         `json:"memory_bytes,omitempty" doc:"The memory of the machine"`
+	MemoryFree   int64         `json:"memory_free_bytes,omitempty" doc:"How much of the memory is available"`
+	DiskBytes    int64         `json:"disk_bytes,omitempty" doc:"The size of the disk of the state directory"`
+	DiskFree     int64         `json:"disk_free_bytes,omitempty" doc:"How much of that disk is free"`
+	Load1        float64       `json:"load1,omitempty" doc:"The load average over one minute"`
+	QueueDepth   int           `json:"queue_depth" doc:"How many actions wait on the host"`
+	Containers   int           `json:"containers" doc:"How many containers the host has"`
+	Running      int           `json:"running" doc:"How many of them run"`
+	Interfaces   []Interface   `json:"interfaces,omitempty" doc:"The network interfaces of the machine"`
+	Unsupported  []string      `json:"unsupported,omitempty" doc:"What the host cannot do, see doc/hosts.md"`
+	ActiveAlerts []Alert       `json:"alerts,omitempty" doc:"The alerts that are raised on the host"`
+	Availability *Availability `json:"availability,omitempty" doc:"What people have decided about workloads on the host; left out if it takes them"`
+	Degraded     string        `json:"degraded,omitempty" doc:"Why the host accepts nothing new; left out if it does"`
+	SelfFence    string        `json:"self_fence,omitempty" example:"guard" doc:"What kills unique containers there when the agent does not: none, guard or watchdog; left out while the host was not heard"`
+	Pausable     bool          `json:"pausable,omitempty" doc:"The machine can be paused as a whole, so the end of its lease proves nothing"`
+	LeaseLeftMS  int64         `json:"lease_left_ms,omitempty" doc:"How long the lease of the host is good for, in milliseconds; left out if it has ended"`
+	Fencing      string        `json:"fencing,omitempty" doc:"How the host stands with fencing: fenced, held back, or how many devices can switch it off"`
+	Policy       *Policy       `json:"policy,omitempty" doc:"The policy in force on the host"`
+	AlertRules   uint64        `json:"alert_rules,omitempty" doc:"The newest change of the rules of alerts that the host has taken from here; see alert-rules"`
 }
 
 // Policy is what a host tells of the policy in force there.
@@ -331,7 +332,8 @@ type Limits struct {
 // that signs the spec sends the bytes.
 type NewAction struct {
 	ID     string          `json:"id,omitempty" example:"0191f1a2-7b3c-7def-8123-456789abcdef" doc:"The id of the action, a UUIDv7; asking again with it changes nothing"`
-	Host   string          `json:"host" example:"edge-07" doc:"The host that is to do it"`
+	Host   string          `json:"host,omitempty" example:"edge-07" doc:"The host that is to do it; left out with place"`
+	Place  *Wishes         `json:"place,omitempty" doc:"On which hosts a container that is created may be. Without a host the coordinator chooses the best one"`
 	Kind   string          `json:"kind,omitempty" example:"host.run" doc:"What it is to do"`
 	Target string          `json:"target,omitempty" example:"0191f1a2-7b3c-7def-8123-456789abcdef" doc:"The id of the container; left out: that of the container with this name now, and of a new one the id of the action"`
 	Name   string          `json:"name,omitempty" example:"web" doc:"The name of the container; of a new one the name that it gets"`

@@ -7,21 +7,22 @@ import (
 )
 
 // Selector selects by labels: "site=lab,tier!=db". All terms must hold.
-type Selector struct{ Terms []labelTerm }
+type Selector struct{ Terms []LabelTerm }
 
-type labelTerm struct {
-	key, value string
-	not        bool
+// LabelTerm is a label that must be there, or with Not must not be.
+type LabelTerm struct {
+	Key, Value string
+	Not        bool
 }
 
 func (s *Selector) String() string {
 	var all []string
 	for _, t := range s.Terms {
 		op := "="
-		if t.not {
+		if t.Not {
 			op = "!="
 		}
-		all = append(all, t.key+op+t.value)
+		all = append(all, t.Key+op+t.Value)
 	}
 	return strings.Join(all, ",")
 }
@@ -37,14 +38,14 @@ func (s *Selector) Set(text string) error {
 		if !ok || k == "" {
 			return fmt.Errorf("%q is not a selector: use k=v or k!=v, joined by commas", part)
 		}
-		s.Terms = append(s.Terms, labelTerm{k, v, not})
+		s.Terms = append(s.Terms, LabelTerm{k, v, not})
 	}
 	return nil
 }
 
 // Match reports whether labels, each "k=v", are selected.
 func (s *Selector) Match(labels []string) bool {
-	return !slices.ContainsFunc(s.Terms, func(t labelTerm) bool {
-		return slices.Contains(labels, t.key+"="+t.value) == t.not
+	return !slices.ContainsFunc(s.Terms, func(t LabelTerm) bool {
+		return slices.Contains(labels, t.Key+"="+t.Value) == t.Not
 	})
 }

@@ -59,6 +59,8 @@ type Leases struct {
 	// MinSelfFence is the least self-fence by which the end of a lease is believed.
 	// Default: guard.
 	MinSelfFence unique.SelfFence
+	// Placing is how they are placed. Default: [workloads.DefaultPlacing].
+	Placing workloads.Placing
 }
 
 // Fences are what hosts are cut off with. Without Programs no host can be switched off, and
@@ -161,6 +163,7 @@ func (c *Config) validate() error {
 	if err := c.FencePolicy.Check(); err != nil {
 		return fmt.Errorf("coordinator: %w", err)
 	}
+	c.Placing = cmp.Or(c.Placing, workloads.DefaultPlacing())
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -242,7 +245,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.approvals = actions.NewApprovals(c.base)
 	c.rules = policies.New(c.base, cfg.Policies)
 	c.workloads = workloads.New(c.base, workloads.Config{
-		Timing: cfg.Lease, Min: cfg.MinSelfFence, Term: term,
+		Timing: cfg.Lease, Min: cfg.MinSelfFence, Term: term, Placing: cfg.Placing,
 		Propose: func(ctx context.Context, host protocol.HostID, spec []byte) (core.Action, error) {
 			return c.actions.ProposeSelf(ctx, host, spec)
 		},

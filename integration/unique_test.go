@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,6 +43,19 @@ func (w *world) awaitLease(t testing.TB, what string, ok func(api.Lease) bool) a
 		return len(lines) > 0 && json.Unmarshal([]byte(lines[len(lines)-1]), &found) == nil && ok(found)
 	})
 	return found
+}
+
+// placed waits until the unique container runs on a host, on which it may not be yet.
+func (w *world) placed(t testing.TB, host, name string) {
+	t.Helper()
+	p := w.start(t, "hostler", "ct", "ls", host, "--filter", "name="+name, "--filter", "state=running", "-o", "name", "--no-headers", "--watch")
+	defer p.end(t, kill)
+	until(t, &p.out.change, name+" runs on "+host, func() bool {
+		if p.ended() {
+			t.Fatalf("hostler ct ls --watch: %s", p.talk)
+		}
+		return slices.Contains(p.out.lines(), host+"/"+name)
+	})
 }
 
 // alive reports whether a process is there, as more than a zombie.
@@ -116,7 +130,7 @@ func TestUniqueMoves(t *testing.T) {
 	if alive(pid) {
 		t.Fatalf("it still runs on edge-01 when edge-02 is to start it: %+v", gone)
 	}
-	w.container(t, "edge-02/db", "runs", func(c ct) bool { return c.State == "running" })
+	w.placed(t, "edge-02", "db")
 	if second := w.lease(t); second.Epoch == first.Epoch || second.CTID != first.CTID {
 		t.Errorf("first %+v, then %+v", first, second)
 	}
@@ -145,6 +159,21 @@ func TestUniqueMoves(t *testing.T) {
 		t.Fatalf("what the guard held lives on: %v", err)
 	}
 	w.container(t, "edge-02/db", "runs again", func(c ct) bool { return c.State == "running" })
-	w.must(t, "ct", "stop", "edge-02/db")
-	w.must(t, "ct", "rm", "edge-02/db", "--yes")
+
+	// What can leave a drained host starts on another one, and what is in its way is said.
+	w.must(t, "placement", "set", "db", "-l", "host=edge-02")
+	w.must(t, "host", "drain", "edge-02")
+	if out := w.cli(t, "placement", "plan").exits(t, 10).stdout; !strings.Contains(out, "edge-01: it wants host edge-02") {
+		t.Errorf("hostler placement plan: %s", out)
+	}
+	w.must(t, "placement", "set", "db")
+	w.awaitLease(t, "edge-01 holds it", func(l api.Lease) bool { return l.Host == "edge-01" && l.Phase == "held" })
+	w.container(t, "edge-01/db", "runs", func(c ct) bool { return c.State == "running" })
+	w.container(t, "edge-02/db", "is stopped", func(c ct) bool { return c.State == "stopped" })
+	w.must(t, "host", "undrain", "edge-02")
+	if out := w.must(t, "why", "db"); !strings.Contains(out, "host edge-02 can take it") {
+		t.Errorf("why db: %s", out)
+	}
+	w.must(t, "ct", "stop", "edge-01/db")
+	w.must(t, "ct", "rm", "edge-01/db", "--yes")
 }

@@ -27,7 +27,8 @@ type Size struct {
 	Disk   int64 `json:"disk,omitzero"`   // bytes
 }
 
-func (s Size) plus(t Size) Size { return Size{s.CPU + t.CPU, s.Memory + t.Memory, s.Disk + t.Disk} }
+// Plus is the sum of both.
+func (s Size) Plus(t Size) Size { return Size{s.CPU + t.CPU, s.Memory + t.Memory, s.Disk + t.Disk} }
 
 func (s Size) less(t Size) Size { return Size{s.CPU - t.CPU, s.Memory - t.Memory, s.Disk - t.Disk} }
 
@@ -127,6 +128,8 @@ type Placed struct {
 	From     string `json:"from,omitempty"`
 	To       string `json:"to,omitempty"`  // empty: it fits nowhere
 	Why      string `json:"why,omitempty"` // why it moves, or fits nowhere
+	// For is the workload to which it gives way; empty if it gives way to none.
+	For string `json:"for,omitempty"`
 }
 
 // maxSteps bounds the search for room: moves that are tried, in all.
@@ -194,6 +197,7 @@ type item struct {
 	*Workload
 	at  *node
 	why string
+	to  string // the workload to which it gives way
 }
 
 func newPlan(hosts []Host, workloads []Workload, s Strategy) *plan {
@@ -236,7 +240,7 @@ func homeless(w *item) int {
 }
 
 func (p *plan) take(w *item, n *node) {
-	w.at, w.why = n, ""
+	w.at, w.why, w.to = n, "", ""
 	n.on[w] = true
 	n.free = n.free.less(w.Size)
 	heap.Fix(&p.ranked, n.rank)
@@ -245,15 +249,15 @@ func (p *plan) take(w *item, n *node) {
 func (p *plan) leave(w *item) {
 	n := w.at
 	delete(n.on, w)
-	n.free = n.free.plus(w.Size)
+	n.free = n.free.Plus(w.Size)
 	w.at = nil
 	heap.Fix(&p.ranked, n.rank)
 }
 
 // put finds a host for a workload: a better one than it has, if it has one.
 func (p *plan) put(w *item) {
-	from := w.at
-	if from != nil {
+	higher := w.to // to which it gave way before its turn
+	if w.at != nil {
 		p.leave(w)
 	}
 	if n := p.best(w); n != nil {
@@ -263,8 +267,15 @@ func (p *plan) put(w *item) {
 	if p.makeRoom(w) || p.preempt(w) {
 		return
 	}
-	w.why = "no host can take it"
+	if w.why, w.to = nowhere, higher; higher != "" {
+		w.why = givesWay(higher)
+	}
 }
+
+// nowhere is said of a workload that fits on no host.
+const nowhere = "no host can take it"
+
+func givesWay(to string) string { return "workload " + to + " has a higher priority" }
 
 // best is the best host for a workload as things stand; nil if none can take it.
 func (p *plan) best(w *item) (best *node) {
@@ -396,7 +407,7 @@ func (p *plan) makeRoom(w *item) bool {
 			if p.steps++; p.steps > maxSteps {
 				return false
 			}
-			if o.Fixed || w.Size.fits(n.free.plus(o.Size)) != "" {
+			if o.Fixed || w.Size.fits(n.free.Plus(o.Size)) != "" {
 				continue
 			}
 			p.leave(o)
@@ -426,7 +437,7 @@ func (p *plan) preempt(w *item) bool {
 				break
 			}
 			if o.Priority < w.Priority && !o.Fixed {
-				free, out = free.plus(o.Size), append(out, o)
+				free, out = free.Plus(o.Size), append(out, o)
 			}
 		}
 		if w.Size.fits(free) == "" && (best == nil || len(out) < len(victims)) {
@@ -438,7 +449,7 @@ func (p *plan) preempt(w *item) bool {
 	}
 	for _, o := range victims {
 		p.leave(o)
-		o.why = "workload " + w.Name + " has a higher priority"
+		o.why, o.to = givesWay(w.Name), w.Name
 	}
 	p.take(w, best)
 	for _, o := range victims { // elsewhere there may be room
@@ -458,7 +469,7 @@ func sorted(n *node) []*item {
 
 // placed is what became of a workload.
 func (p *plan) placed(w *item) Placed {
-	out := Placed{Workload: w.Name, From: w.On, Why: w.why}
+	out := Placed{Workload: w.Name, From: w.On, Why: w.why, For: w.to}
 	if w.at != nil {
 		out.To = w.at.Name
 		if out.To == out.From {

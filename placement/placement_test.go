@@ -127,7 +127,7 @@ func TestNeverBeyond(t *testing.T) {
 		used := make(map[string]Size)
 		for i, p := range placed {
 			at[p.Workload] = p.To
-			used[p.To] = used[p.To].plus(loads[i].Size)
+			used[p.To] = used[p.To].Plus(loads[i].Size)
 			if p.To == "" && p.Why == "" {
 				t.Fatalf("%s is nowhere, and nothing says why", p.Workload)
 			}

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/alerting"
+	"github.com/hostler-io/hostler/coordinator/workloads"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/settings"
+	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/unique"
@@ -27,6 +29,7 @@ type config struct {
 	Notify     notifyConfig  `toml:"notify"`
 	Lease      leaseConfig   `toml:"lease"`
 	Fence      fenceConfig   `toml:"fence"`
+	Placement  placeConfig   `toml:"placement"`
 
 	own, hosts *policy.Policy   // what the files of Policy say
 	notices    alerting.Notices // whom Notify names
@@ -58,6 +61,21 @@ func (c leaseConfig) timing() (unique.Timing, error) {
 		return t, fmt.Errorf("lease.min_self_fence: %q: use guard or watchdog", c.Fence)
 	}
 	return t, t.Check()
+}
+
+// placeConfig is about where unique containers run. Its rules are [workloads.Placing].
+type placeConfig struct {
+	Strategy string `toml:"strategy" takes:"restart" does:"Which of the hosts that are equally good gets a container: spread takes the one with the fewest, binpack the one with the least room."`
+	Reserve  int    `toml:"reserve_percent" takes:"restart" unit:"%" does:"What part of the processors, the memory and the disk of a host is kept free of unique containers."`
+	Stays    int    `toml:"stickiness" takes:"restart" does:"The score of the host that a container is on. With the default no wish moves a container from a host that can go on with it."`
+	Starts   int    `toml:"failed_starts" takes:"restart" does:"After how many failed starts in a row a container leaves its host, if another host can take it."`
+	Minutes  int    `toml:"failure_minutes" takes:"restart" unit:"min" does:"For how long a container does not return to a host on which it failed."`
+}
+
+// placing returns the rules, checked.
+func (c placeConfig) placing() (workloads.Placing, error) {
+	p := workloads.Placing{Strategy: placement.Strategy(c.Strategy), Reserve: c.Reserve, Stays: c.Stays, Starts: c.Starts, Forgiven: time.Duration(c.Minutes) * time.Minute}
+	return p, p.Check()
 }
 
 type outputConfig struct {
@@ -94,6 +112,7 @@ func defaults() config {
 		Notify:     notifyConfig{WaitSeconds: 30, RepeatMinutes: 240},
 		Lease:      leaseConfig{TTL: 90, Kill: 15, Drift: 10, Margin: 10, Fence: string(unique.FenceGuard)},
 		Fence:      defaultFence(),
+		Placement:  placeConfig{Strategy: string(placement.Spread), Reserve: 10, Stays: placement.Infinity, Starts: 5, Minutes: 60},
 		MaxPayload: 10 << 10,
 	}
 }
@@ -130,6 +149,9 @@ func (c *config) complete() error {
 		return err
 	}
 	if err := c.Fence.check(); err != nil {
+		return err
+	}
+	if _, err := c.Placement.placing(); err != nil {
 		return err
 	}
 	var err error

@@ -238,6 +238,10 @@ func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordin
 	if err != nil {
 		return nil, err
 	}
+	placing, err := s.config.Placement.placing()
+	if err != nil {
+		return nil, err
+	}
 	ring := s.trust.Chain().Ring()
 	policies := s.policies(ctx, &s.config)
 	return coordinator.New(ctx, coordinator.Config{
@@ -246,7 +250,7 @@ func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordin
 		Policies:   policies,
 		Notices:    s.config.notices,
 		Plain:      s.config.MQTT.Plain,
-		Leases:     coordinator.Leases{Lease: times, MinSelfFence: unique.SelfFence(s.config.Lease.Fence)},
+		Leases:     coordinator.Leases{Lease: times, MinSelfFence: unique.SelfFence(s.config.Lease.Fence), Placing: placing},
 		Fences:     s.fences(),
 		OutputDir:  s.state.output(),
 		Retention:  coordinator.Retention{OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour, ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 )
@@ -20,6 +21,10 @@ type Request struct {
 	Host  protocol.HostID
 	Spec  []byte           // see protocol.Spec
 	Batch protocol.BatchID // what it is asked for together with; zero if it is alone
+	// Place has the coordinator choose the host of a container that is created: Host is
+	// empty then. Wants is what the container asks of hosts, now and later.
+	Place bool
+	Wants placement.Wants
 }
 
 // Propose writes an action down and sends it on its way if its host is there.
@@ -112,19 +117,34 @@ func (r *Room) proposal(ctx context.Context, by core.Actor, req Request) (*propo
 	if err != nil {
 		return nil, err
 	}
+	if req.Place {
+		if req.Host, err = r.place(ctx, req); err != nil {
+			return nil, err
+		}
+	}
 	a.ID, a.Host, a.Batch = req.ID, req.Host, req.Batch
 	if a.ID.IsZero() {
 		a.ID = r.base.NewActionID(a.CreatedMS)
 	}
-	p := &proposal{want: a, spec: spec}
+	p := &proposal{want: a, spec: spec, wants: req.Wants}
 	p.misnamed, err = r.misnamed(ctx, a.Host, spec)
 	return p, err
+}
+
+// place returns the host of a request that names none. The same request again stays where
+// it was placed.
+func (r *Room) place(ctx context.Context, req Request) (protocol.HostID, error) {
+	if old, err := r.Get(ctx, req.ID); err == nil {
+		return old.Host, nil
+	}
+	return r.cfg.Workloads.Choose(ctx, req.Spec, req.Wants)
 }
 
 // proposal is an action on its way into the store.
 type proposal struct {
 	want    core.Action // as it is asked for
 	spec    *protocol.Spec
+	wants   placement.Wants
 	a       core.Action // as it stands in the store
 	send    func()      // sends what was numbered, once that is durable; nil if nothing was
 	old     bool        // it was entered before
@@ -171,7 +191,7 @@ func (r *Room) enter(tx core.Tx, by core.Actor, p *proposal) (err error) {
 	if p.old || p.refused != nil {
 		return nil
 	}
-	switch err := r.cfg.Workloads.Enter(tx, &a, p.spec); {
+	switch err := r.cfg.Workloads.Enter(tx, &a, p.spec, p.wants); {
 	case errors.Is(err, core.ErrConflict):
 		p.refused = err
 		return nil
@@ -198,7 +218,7 @@ func (r *Room) entered(p *proposal) {
 	if p.old || p.refused != nil {
 		return
 	}
-	r.cfg.Workloads.Entered(&p.a, p.spec)
+	r.cfg.Workloads.Entered(&p.a, p.spec, p.wants)
 	if p.send != nil {
 		p.send()
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -45,8 +46,10 @@ type Policies interface {
 type Workloads interface {
 	// Enter notes within the transaction of a request what follows from it. An error that
 	// is [core.ErrConflict] refuses the request. Entered follows the transaction.
-	Enter(tx core.Tx, a *core.Action, spec *protocol.Spec) error
-	Entered(a *core.Action, spec *protocol.Spec)
+	Enter(tx core.Tx, a *core.Action, spec *protocol.Spec, wants placement.Wants) error
+	Entered(a *core.Action, spec *protocol.Spec, wants placement.Wants)
+	// Choose returns the best host for a container that is to be created.
+	Choose(ctx context.Context, spec []byte, wants placement.Wants) (protocol.HostID, error)
 }
 
 // Config is what a Room is made of. All of it is needed.

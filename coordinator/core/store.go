@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hostler-io/hostler/fence"
+	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/unique"
 )
@@ -119,7 +120,30 @@ type Host struct {
 	CSR []byte
 	// Awaits is the invite of the machine for which a host that is replacing waits.
 	Awaits string
+	// Availability is what people have decided about workloads on the host.
+	Availability Availability
 }
+
+// Availability says whether workloads may be placed on a host.
+type Availability struct {
+	State   AvailabilityState `json:"state,omitempty"`
+	Reason  string            `json:"reason,omitempty"`
+	By      string            `json:"by,omitempty"`
+	SinceMS int64             `json:"since_ms,omitzero"`
+	// UntilMS is when maintenance ends by itself; 0 if a person ends it.
+	UntilMS int64 `json:"until_ms,omitzero"`
+}
+
+// AvailabilityState is one of the states below.
+type AvailabilityState string
+
+// The states of availability.
+const (
+	Open        AvailabilityState = ""            // the host takes workloads
+	Cordoned    AvailabilityState = "cordoned"    // it keeps its workloads and takes no new ones
+	Draining    AvailabilityState = "draining"    // its workloads move to other hosts, if those can take them
+	Maintenance AvailabilityState = "maintenance" // as cordoned, and nothing is decided about its workloads
+)
 
 // Inventory is what a host last told in full.
 type Inventory struct {
@@ -496,9 +520,26 @@ type Workload struct {
 	Spec      []byte            `json:"spec"` // of the action that creates it
 	Requester string            `json:"requester"`
 	Pending   protocol.ActionID `json:"pending,omitzero"` // that creates it on its host
-	// Banned are hosts on which it could not be started, with the reason.
-	Banned    map[protocol.HostID]string `json:"banned,omitempty"`
-	ChangedMS int64                      `json:"changed_ms"`
+	// Failed are the hosts on which it did not run as it should.
+	Failed    map[protocol.HostID]Failure `json:"failed,omitempty"`
+	Wants     placement.Wants             `json:"wants,omitzero"`
+	History   []WorkloadStep              `json:"history,omitempty"` // the newest last
+	ChangedMS int64                       `json:"changed_ms"`
+}
+
+// Failure is the newest failure of a workload on a host.
+type Failure struct {
+	AtMS int64  `json:"at_ms"`
+	Why  string `json:"why"`
+}
+
+// WorkloadStep is something that became of a workload.
+type WorkloadStep struct {
+	AtMS  int64           `json:"at_ms"`
+	Host  protocol.HostID `json:"host"`
+	Epoch protocol.Epoch  `json:"epoch"`
+	Phase unique.Phase    `json:"phase"`
+	Why   string          `json:"why,omitempty"`
 }
 
 // Fences is the table of fences, by their ids, which are in the order of their beginnings.

@@ -9,7 +9,7 @@ type hosts tx
 
 const (
 	standingColumns = `id, state, key_id, approved_ms, approved_by, revoked_ms, reason, quarantined, store, accept_seq, adopted_inc, adopted_conn, adopted_k`
-	hostColumns     = standingColumns + `, labels, public_key, inventory, former, csr, awaits`
+	hostColumns     = standingColumns + `, labels, public_key, inventory, former, csr, awaits, availability`
 
 	standing     = `SELECT ` + standingColumns + ` FROM host WHERE id = $1`
 	getHost      = `SELECT ` + hostColumns + ` FROM host WHERE id = $1`
@@ -25,7 +25,7 @@ func standingFields(h *core.Host) []any {
 }
 
 func hostFields(h *core.Host) []any {
-	return append(standingFields(h), asJSON(&h.Labels), &h.PublicKey, asJSON(&h.Inventory), asJSON(&h.Former), &h.CSR, &h.Awaits)
+	return append(standingFields(h), asJSON(&h.Labels), &h.PublicKey, asJSON(&h.Inventory), asJSON(&h.Former), &h.CSR, &h.Awaits, asJSON(&h.Availability))
 }
 
 func (t hosts) Get(id protocol.HostID) (core.Host, error) {

@@ -85,7 +85,7 @@ func (t memHosts) Get(id protocol.HostID) (core.Host, error) {
 func (t memHosts) Standing(id protocol.HostID) (core.Host, error) {
 	h, err := t.Get(id)
 	h.PublicKey, h.Labels, h.Inventory = nil, nil, core.Inventory{}
-	h.Former, h.CSR, h.Awaits = nil, nil, ""
+	h.Former, h.CSR, h.Awaits, h.Availability = nil, nil, "", core.Availability{}
 	return h, err
 }
 

@@ -19,6 +19,7 @@ func host(n int) core.Host {
 		PublicKey: []byte{0x99, byte(n)}, Labels: []string{"site=berlin", "käse=ja"}, ApprovedMS: 1, ApprovedBy: "alice",
 		RevokedMS: 2, Reason: "gone", Quarantined: "rolled back", Store: storeID(n), AcceptSeq: 7, Adopted: protocol.Seq{Inc: 8, Conn: 1, K: 9},
 		Former: []protocol.KeyID{keyID(100 + n), keyID(200 + n)}, CSR: []byte{0x30, byte(n)}, Awaits: "the digest of a secret",
+		Availability: core.Availability{State: core.Draining, Reason: "new disks", By: "alice", SinceMS: 5, UntilMS: 6},
 		Inventory: core.Inventory{
 			AtMS: 3,
 			Host: protocol.HostInfo{Hostname: "edge", CPUs: 4, Interfaces: []protocol.Interface{{Name: "eth0", Up: true, Addresses: []string{"10.0.0.1/24"}}}},
@@ -49,7 +50,7 @@ func testHosts(t *testing.T, s core.Store) {
 	equal(t, "host", got, want)
 	bare := want
 	bare.PublicKey, bare.Labels, bare.Inventory = nil, nil, core.Inventory{}
-	bare.Former, bare.CSR, bare.Awaits = nil, nil, ""
+	bare.Former, bare.CSR, bare.Awaits, bare.Availability = nil, nil, "", core.Availability{}
 	view(t, s, func(tx core.Tx) error {
 		standing, err := tx.Hosts.Standing(want.ID)
 		equal(t, "standing of a host", standing, bare)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/unique"
 )
@@ -16,7 +17,9 @@ func testWorkloads(t *testing.T, s core.Store) {
 	of := func(n byte, host protocol.HostID, counter uint64) core.Workload {
 		return core.Workload{
 			Workload: unique.Workload{CTID: protocol.CTID{6: 0x70, 8: 0x80, 9: n}, Name: "db", Host: host, Phase: unique.Held, Data: unique.DataNone, Epoch: protocol.Epoch{Term: protocol.Term{Ring: 1, Counter: 2}, Counter: counter}},
-			Spec:     []byte("{}"), Requester: "ann", Banned: map[protocol.HostID]string{"x": "it does not start"}, ChangedMS: 7,
+			Spec:     []byte("{}"), Requester: "ann", Failed: map[protocol.HostID]core.Failure{"x": {AtMS: 3, Why: "it does not start"}}, ChangedMS: 7,
+			Wants:   placement.Wants{Rules: []placement.Rule{{Labels: map[string]string{"site": "lab"}, Must: true}}, Near: []placement.Near{{Workload: "web", Score: 5}}, Priority: 4},
+			History: []core.WorkloadStep{{AtMS: 6, Host: "x", Phase: unique.Held}},
 		}
 	}
 	put := func(w ...core.Workload) {

@@ -149,7 +149,13 @@ func (h actionHandlers) createAction(ctx context.Context, in *struct {
 }) (*actionAnswer, error) {
 	var r actions.Request
 	var err error
-	if r.Host, err = protocol.ParseHostID(in.Body.Host); err == nil && in.Body.ID != "" {
+	if r.Place = in.Body.Host == "" && in.Body.Place != nil; !r.Place {
+		r.Host, err = protocol.ParseHostID(in.Body.Host)
+	}
+	if err == nil && in.Body.Place != nil {
+		r.Wants, err = wantsOf(in.Body.Place)
+	}
+	if err == nil && in.Body.ID != "" {
 		r.ID, err = protocol.ParseActionID(in.Body.ID)
 	}
 	if err == nil && in.Body.Batch != "" {

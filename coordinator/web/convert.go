@@ -56,6 +56,9 @@ func memberOf(v members.HostView) api.Host {
 		Containers: len(i.Containers), Unsupported: i.Host.Unsupported,
 		Degraded: i.Host.Degraded, ActiveAlerts: list(i.Alerts, alertOf), Interfaces: list(i.Host.Interfaces, interfaceOf),
 	}
+	if a := v.Availability; a.State != core.Open {
+		h.Availability = &api.Availability{State: string(a.State), Reason: a.Reason, By: a.By, Since: webapi.At(a.SinceMS), Until: webapi.Maybe(a.UntilMS)}
+	}
 	if v.Heard || v.Connectivity == core.Goodbye {
 		h.PresentSince = webapi.Maybe(v.SinceMS)
 	}

@@ -34,6 +34,7 @@ func (h hostHandlers) hosts() {
 	serve(h.handlers, h.operation("revoke-host", http.MethodPost, "/v1/hosts/{host}/revoke", "Take all rights from a host", http.StatusOK), h.revokeHost)
 	serve(h.handlers, h.operation("replace-host", http.MethodPost, "/v1/hosts/{host}/replace", "Shut the machine of a host out and invite another in its place; the code is shown once", http.StatusOK), h.replaceHost)
 	serve(h.handlers, h.operation("readmit-host", http.MethodPost, "/v1/hosts/{host}/readmit", "End the quarantine of a host", http.StatusOK), h.readmitHost)
+	serve(h.handlers, h.operation("set-availability", http.MethodPost, "/v1/hosts/{host}/availability", "Decide whether unique containers may be placed on a host", http.StatusOK), h.setAvailability)
 	serve(h.handlers, h.operation("label-host", http.MethodPost, "/v1/hosts/{host}/label", "Change the labels of a host", http.StatusOK), h.labelHost)
 	register(h.handlers, h.get("list-host-events", "/v1/hosts/{host}/events", "List what happened to a host, the newest last"), h.hostEvents)
 	register(h.handlers, h.get("get-labels", "/v1/hosts/{host}/labels", "Show the labels of a host"), h.getLabels)
@@ -145,6 +146,25 @@ func (h hostHandlers) replaceHost(ctx context.Context, in *struct {
 
 func (h hostHandlers) readmitHost(ctx context.Context, in *HostRef) (api.Host, error) {
 	return h.changed(ctx, *in, h.c.Members().Readmit(ctx, actor(ctx), in.id()))
+}
+
+func (h hostHandlers) setAvailability(ctx context.Context, in *struct {
+	HostRef
+	Body api.SetAvailability
+}) (api.Host, error) {
+	var lasts time.Duration
+	var err error
+	if in.Body.For != "" {
+		lasts, err = parseDuration("for", in.Body.For)
+	}
+	if err == nil {
+		state := core.AvailabilityState(in.Body.State)
+		if in.Body.State == "open" {
+			state = core.Open
+		}
+		err = h.c.Workloads().SetAvailability(ctx, actor(ctx), in.id(), state, in.Body.Reason, lasts)
+	}
+	return h.changed(ctx, in.HostRef, err)
 }
 
 // IfMatch makes a change depend on what the requester has read.

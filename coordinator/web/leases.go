@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"maps"
+	"net/http"
 	"slices"
 
 	"github.com/hostler-io/hostler/api"
@@ -16,6 +17,9 @@ type leaseHandlers struct{ *handlers }
 
 func (h leaseHandlers) leases() {
 	register(h.handlers, h.get("list-leases", "/v1/leases", "List the unique containers, with the host that may run each"), h.listLeases)
+	register(h.handlers, h.operation("plan-placement", http.MethodPost, "/v1/placement/plan", "Tell what placement would change, now or if the fleet had other hosts; it changes nothing", http.StatusOK), h.planPlacement)
+	serve(h.handlers, h.get("get-placement", "/v1/placement/{container}", "Show what each host says to a unique container, and what became of it"), h.getPlacement)
+	serve(h.handlers, h.operation("set-placement", http.MethodPut, "/v1/placement/{container}", "Say on which hosts a unique container may be", http.StatusOK), h.setPlacement)
 }
 
 func leaseOf(s workloads.Status) api.Lease {
@@ -23,8 +27,8 @@ func leaseOf(s workloads.Status) api.Lease {
 		Name: string(s.Name), CTID: s.CTID.String(), Host: string(s.Host), Epoch: s.Epoch.String(), Phase: string(s.Phase), Why: s.Why,
 		LeftMS: s.LeftMS, SelfFence: string(s.Fence), Data: string(s.Data), Keeps: s.Keeps, ChangedAt: webapi.At(s.ChangedMS),
 	}
-	for _, host := range slices.Sorted(maps.Keys(s.Banned)) {
-		l.Banned = append(l.Banned, string(host)+": "+s.Banned[host])
+	for _, host := range slices.Sorted(maps.Keys(s.Failed)) {
+		l.Banned = append(l.Banned, string(host)+": "+s.Failed[host].Why)
 	}
 	return l
 }

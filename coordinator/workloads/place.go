@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -53,16 +53,18 @@ func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 			s.Pending = protocol.ActionID{}
 		}
 		if failed {
-			s.Moves, s.Banned = true, ban(s.Banned, s.Host, cmp.Or(a.Detail, string(a.Reason)))
+			s.Moves, s.Failed = true, failedOn(s.Failed, s.Host, cmp.Or(a.Detail, string(a.Reason)), r.base.NowMS())
 		}
 	}, nil)
 }
 
-// ban adds a host on which a workload does not start.
-func ban(all map[protocol.HostID]string, host protocol.HostID, why string) map[protocol.HostID]string {
-	next := map[protocol.HostID]string{host: why}
-	for h, w := range all {
-		next[h] = w
+// failedOn adds a host on which a workload does not run as it should.
+func failedOn(all map[protocol.HostID]core.Failure, host protocol.HostID, why string, atMS int64) map[protocol.HostID]core.Failure {
+	next := map[protocol.HostID]core.Failure{host: {AtMS: atMS, Why: why}}
+	for h, f := range all {
+		if h != host {
+			next[h] = f
+		}
 	}
 	return next
 }
@@ -80,45 +82,89 @@ func (r *Room) forget(ctx context.Context, w *workload, why string) error {
 	return nil
 }
 
+// retry is how often placement is asked again although nothing has changed that the room
+// was told of: hosts come and go.
+const retry = 5 * time.Second
+
 // place finds hosts for what is free, and has them create it. What was placed by a process
-// that ended before it could ask for that is asked for again.
+// that ended before it could ask for that is asked for again. Then it has those leave their
+// hosts that are to be on others.
 func (r *Room) place(ctx context.Context) error {
 	r.mu.Lock()
 	v := r.view()
-	var free []*workload
 	asked := []*workload{}
+	leaving := false // some are on their way already
 	for _, w := range r.all {
-		switch {
-		case w.Phase == unique.Free:
-			free = append(free, w)
-		case w.Phase == unique.Held && w.Pending.IsZero() && w.Epoch.Counter > 1 && w.named == (protocol.Seq{}) && !v.Settling():
+		if w.Phase == unique.Held && w.Pending.IsZero() && w.Epoch.Counter > 1 && w.named == (protocol.Seq{}) && !v.Settling() {
 			asked = append(asked, w)
 		}
+		leaving = leaving || w.Moves
+	}
+	changed := r.changed
+	due := changed || v.NowMS-r.placedMS >= retry.Milliseconds()
+	due = due && len(r.all) > 0 && !v.Settling() && !r.ourSide(v)
+	if due {
+		r.changed, r.placedMS = false, v.NowMS
 	}
 	r.mu.Unlock()
 	var failed error
 	for _, w := range asked {
 		failed = errors.Join(failed, r.create(ctx, w))
 	}
-	if len(free) == 0 || v.Settling() {
+	if !due {
 		return failed
 	}
-	hosts, err := r.candidates(ctx)
+	s, err := r.scene(ctx, WhatIf{}, r.cfg.Min)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	var all []placement.Workload
-	for _, w := range free {
-		all = append(all, wanted(w))
+	waiting, err := r.placeFree(ctx, s)
+	failed = errors.Join(failed, err)
+	if !leaving && (changed || waiting || s.disturbed()) {
+		failed = errors.Join(failed, r.leave(ctx, s))
 	}
-	for _, to := range placement.Place(hosts, all, placement.Spread) {
-		w := free[slices.IndexFunc(free, func(w *workload) bool { return w.CTID.String() == to.Workload })]
-		if to.To == "" {
+	return failed
+}
+
+// placeFree places what is free where there is room for it now. waiting tells that there
+// is more.
+func (r *Room) placeFree(ctx context.Context, s *scene) (waiting bool, failed error) {
+	if !s.anyFree() {
+		return false, nil
+	}
+	all := s.settled()
+	for _, to := range placement.Place(s.hosts, all, r.cfg.Placing.Strategy) {
+		w := s.of[to.Workload]
+		switch {
+		case w.Phase != unique.Free:
+		case to.To == "":
+			waiting = true
 			_, why := w.Anywhere()
-			failed = errors.Join(failed, r.waits(ctx, w, cmp.Or(why, to.Why+reasons(placement.Explain(hosts, all, to.Workload)))))
+			failed = errors.Join(failed, r.waits(ctx, w, cmp.Or(why, to.Why+reasons(placement.Explain(s.hosts, all, to.Workload)))))
+		default:
+			failed = errors.Join(failed, r.move(ctx, w, protocol.HostID(to.To)))
+		}
+	}
+	return waiting, failed
+}
+
+// leave has workloads leave their hosts: those for which another host is better, as when
+// theirs is drained, and those that give way to others. They go on until then, and what
+// finds no other host goes on where it is.
+func (r *Room) leave(ctx context.Context, s *scene) (failed error) {
+	for _, to := range placement.Place(s.hosts, s.movable, r.cfg.Placing.Strategy) {
+		w := s.of[to.Workload]
+		// What was placed since the scene was read is nowhere in it.
+		if w.Phase != unique.Held || w.Moves || to.From != string(w.Host) || to.To == to.From || to.To == "" && to.For == "" {
 			continue
 		}
-		failed = errors.Join(failed, r.move(ctx, w, protocol.HostID(to.To)))
+		failed = errors.Join(failed, r.store(ctx, w, "", func(c *core.Workload) {
+			c.Moves = true
+			if why := s.broken[to.Workload]; why != "" {
+				c.Failed = failedOn(c.Failed, c.Host, why, r.base.NowMS())
+			}
+		}, nil))
+		r.base.Log.InfoContext(ctx, "a unique workload is to leave its host", "name", string(w.Name), "host", to.From, "to", to.To, "why", to.Why)
 	}
 	return failed
 }
@@ -147,48 +193,6 @@ func (r *Room) waits(ctx context.Context, w *workload, why string) error {
 		return nil
 	}
 	return r.store(ctx, w, "", func(s *core.Workload) { s.Why = why }, nil)
-}
-
-// wanted is a free workload as placement sees it.
-func wanted(w *workload) placement.Workload {
-	p := placement.Workload{Name: w.CTID.String(), Size: placement.Size{}}
-	for h := range w.Banned {
-		p.Banned = append(p.Banned, string(h))
-	}
-	if ok, _ := w.Anywhere(); !ok {
-		p.Rules = []placement.Rule{{Host: string(w.Host), Must: true}}
-	}
-	return p
-}
-
-// candidates are the hosts of the fleet: those that are there, can hold unique work, and
-// are open, take some.
-func (r *Room) candidates(ctx context.Context) (all []placement.Host, err error) {
-	err = r.base.View(ctx, func(tx core.Tx) error {
-		all = nil
-		return core.EachHost(tx, func(h core.Host) error {
-			p := placement.Host{Name: string(h.ID), Labels: make(map[string]string)}
-			r.mu.Lock()
-			known := r.hosts[h.ID]
-			p.Load = len(r.of(h.ID))
-			r.mu.Unlock()
-			switch {
-			case h.State != core.HostApproved:
-				p.Closed = "it is " + string(h.State)
-			case h.Quarantined != "":
-				p.Closed = "it is quarantined"
-			case r.cfg.Fencing.Closed(h.ID) != "":
-				p.Closed = r.cfg.Fencing.Closed(h.ID)
-			case known == nil || !r.cfg.Reachable(h.ID):
-				p.Closed = "it is away"
-			case !known.Fence.AtLeast(r.cfg.Min):
-				p.Closed = fmt.Sprintf("nothing there kills a workload when its lease ends (self-fence %s, want %s): set unique.guard = true in its agent.toml", known.Fence, r.cfg.Min)
-			}
-			all = append(all, p)
-			return nil
-		})
-	})
-	return all, err
 }
 
 // move places a free workload, durably, and then has its host create it.
@@ -223,7 +227,9 @@ func (r *Room) waitsOrBans(ctx context.Context, w *workload, err error) error {
 	if !errors.Is(err, core.ErrDenied) && !errors.Is(err, core.ErrConflict) {
 		return err
 	}
-	return r.store(ctx, w, "", func(s *core.Workload) { s.Moves, s.Banned = true, ban(s.Banned, s.Host, err.Error()) }, nil)
+	return r.store(ctx, w, "", func(s *core.Workload) {
+		s.Moves, s.Failed = true, failedOn(s.Failed, s.Host, err.Error(), r.base.NowMS())
+	}, nil)
 }
 
 // started is the specification by which a workload was created, with its start.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/contract"
@@ -36,6 +37,7 @@ type Config struct {
 	Fencing         Fencing
 	// Removed is the number of the newest ring that took a coordinator out; 0 if none did.
 	Removed func() uint64
+	Placing Placing
 }
 
 // Room keeps unique workloads. All methods are safe for concurrent use.
@@ -49,6 +51,10 @@ type Room struct {
 	mu    sync.Mutex
 	all   map[protocol.CTID]*workload
 	hosts map[protocol.HostID]*holder
+	// changed tells that something that placement asks of may be otherwise than when
+	// placement was asked last, at the boot clock of placedMS.
+	changed  bool
+	placedMS int64
 }
 
 // workload is what is stored, and what only this process knows.
@@ -67,11 +73,13 @@ type holder struct {
 	heardMS int64 // boot clock
 	shown
 	there bool // it was heard, and is not missed for long
+
+	availability core.Availability
 }
 
 // New returns a room without workloads. Load follows.
 func New(base *core.Base, cfg Config) *Room {
-	return &Room{base: base, cfg: cfg, started: base.Boot(), all: make(map[protocol.CTID]*workload), hosts: make(map[protocol.HostID]*holder)}
+	return &Room{base: base, cfg: cfg, started: base.Boot(), changed: true, all: make(map[protocol.CTID]*workload), hosts: make(map[protocol.HostID]*holder)}
 }
 
 // Load reads what is stored. It is called once, before anything is granted.
@@ -83,7 +91,15 @@ func (r *Room) Load(tx core.Tx) error {
 	if err != nil {
 		return err
 	}
-	return r.loadShown(tx)
+	if err := r.loadShown(tx); err != nil {
+		return err
+	}
+	return core.EachHost(tx, func(h core.Host) error {
+		if h.Availability.State != core.Open {
+			r.host(h.ID).availability = h.Availability
+		}
+		return nil
+	})
 }
 
 // Greeted notes what a host that has proved itself says of itself.
@@ -92,6 +108,7 @@ func (r *Room) Greeted(host protocol.HostID, h *protocol.Hello) {
 	defer r.mu.Unlock()
 	x := r.host(host)
 	x.Fence, x.Pausable = unique.SelfFence(h.SelfFence), slices.Contains(h.Features, protocol.FeaturePausable)
+	r.changed = true
 }
 
 func (r *Room) host(id protocol.HostID) *holder {
@@ -157,7 +174,7 @@ func (r *Room) view() unique.View {
 
 // Enter notes within the transaction of a request what it makes of unique workloads: one
 // that is created is held by its host from then on. Entered follows the transaction.
-func (r *Room) Enter(tx core.Tx, a *core.Action, spec *protocol.Spec) error {
+func (r *Room) Enter(tx core.Tx, a *core.Action, spec *protocol.Spec, wants placement.Wants) error {
 	info, _ := protocol.KindOf(spec.Kind)
 	args, creates := spec.Args.(*protocol.CreateArgs)
 	if creates = creates && args.Class == contract.Unique; !creates && !info.Removes {
@@ -178,16 +195,16 @@ func (r *Room) Enter(tx core.Tx, a *core.Action, spec *protocol.Spec) error {
 	case there:
 		return fmt.Errorf("%w: unique container %s is on host %s, or was; see: hostler lease ls", core.ErrConflict, old.Name, old.Host)
 	}
-	return tx.Workloads.Put(r.newborn(a, spec, args).Workload)
+	return tx.Workloads.Put(r.newborn(a, spec, args, wants).Workload)
 }
 
-func (r *Room) newborn(a *core.Action, spec *protocol.Spec, args *protocol.CreateArgs) *workload {
+func (r *Room) newborn(a *core.Action, spec *protocol.Spec, args *protocol.CreateArgs, wants placement.Wants) *workload {
 	w := &workload{Workload: core.Workload{
 		Workload: unique.Workload{
 			CTID: spec.Target, Name: spec.Name, Host: a.Host, Phase: unique.Held, Epoch: protocol.Epoch{Term: r.cfg.Term, Counter: 1},
 			Keeps: args.Offline == contract.Keep, Data: unique.Data(args.Data),
 		},
-		Spec: a.Spec, Requester: a.Requester, Pending: a.ID, ChangedMS: r.base.NowMS(),
+		Wants: wants, Spec: a.Spec, Requester: a.Requester, Pending: a.ID, ChangedMS: r.base.NowMS(),
 	}}
 	if w.Data == "" {
 		w.Data = unique.DataLocal
@@ -196,7 +213,7 @@ func (r *Room) newborn(a *core.Action, spec *protocol.Spec, args *protocol.Creat
 }
 
 // Entered follows a request that is durable.
-func (r *Room) Entered(a *core.Action, spec *protocol.Spec) {
+func (r *Room) Entered(a *core.Action, spec *protocol.Spec, wants placement.Wants) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.all[spec.Target]
@@ -207,7 +224,8 @@ func (r *Room) Entered(a *core.Action, spec *protocol.Spec) {
 	if !ok || args.Class != contract.Unique || old != nil {
 		return
 	}
-	r.all[spec.Target] = r.newborn(a, spec, args)
+	r.all[spec.Target] = r.newborn(a, spec, args, wants)
+	r.changed = true
 }
 
 // Status is a workload as people see it.
@@ -253,6 +271,9 @@ func (r *Room) Tick(ctx context.Context) {
 	defer r.deciding.Unlock()
 	if err := r.keepShown(ctx); err != nil && ctx.Err() == nil {
 		r.base.Log.ErrorContext(ctx, "cannot store what hosts have shown; it is tried again", "err", err)
+	}
+	if err := r.endMaintenance(ctx); err != nil && ctx.Err() == nil {
+		r.base.Log.ErrorContext(ctx, "cannot end the maintenance of a host; it is tried again", "err", err)
 	}
 	for _, id := range r.ids() {
 		if err := r.decide(ctx, id); err != nil && ctx.Err() == nil {
@@ -323,6 +344,9 @@ func (r *Room) store(ctx context.Context, w *workload, verb string, change func(
 	stamped := func(s *core.Workload) {
 		change(s)
 		s.ChangedMS = r.base.NowMS()
+		if verb != "" {
+			s.History = append(s.History[max(0, len(s.History)+1-maxHistory):len(s.History):len(s.History)], core.WorkloadStep{AtMS: s.ChangedMS, Host: s.Host, Epoch: s.Epoch, Phase: s.Phase, Why: s.Why})
+		}
 	}
 	var s core.Workload
 	err := r.base.Update(ctx, failpoint.WorkloadDecided, func(tx core.Tx) (err error) {
@@ -344,6 +368,7 @@ func (r *Room) store(ctx context.Context, w *workload, verb string, change func(
 	defer r.mu.Unlock()
 	if err == nil {
 		stamped(&w.Workload)
+		r.changed = true
 	}
 	if after != nil {
 		after()
@@ -369,6 +394,9 @@ func (r *Room) ourSide(v unique.View) bool {
 	}
 	return unique.Vanished(there, gone)
 }
+
+// maxHistory is how many of its newest steps are kept of a workload.
+const maxHistory = 10
 
 // stopped reports whether the user of a container wants it stopped, by what its host told
 // last.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
+	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/unique"
 )
@@ -29,7 +30,8 @@ type stage struct {
 	away  map[protocol.HostID]bool
 	// off and closed are what the room that fences says.
 	off, closed map[protocol.HostID]bool
-	removed     uint64 // the ring that took a coordinator out
+	removed     uint64          // the ring that took a coordinator out
+	wants       placement.Wants // of what is created
 }
 
 // Closed implements [Fencing].
@@ -74,7 +76,7 @@ func (s *stage) begin(counter uint64) {
 	s.Helper()
 	base := &core.Base{Store: s.store, Now: time.Now, Boot: func() int64 { return s.now }, Rand: rand.Reader, Log: slog.New(slog.DiscardHandler), Ctx: s.Context()}
 	s.Room = New(base, Config{
-		Timing: unique.Default(), Min: unique.FenceGuard, Term: protocol.Term{Ring: 1, Counter: counter},
+		Timing: unique.Default(), Min: unique.FenceGuard, Placing: DefaultPlacing(), Term: protocol.Term{Ring: 1, Counter: counter},
 		Reachable: func(h protocol.HostID) bool { return !s.away[h] },
 		Left:      func(protocol.HostID) bool { return false },
 		Fencing:   s,
@@ -119,11 +121,11 @@ func (s *stage) request(host protocol.HostID, spec []byte, requester string) cor
 	}
 	s.seq++
 	a := core.Action{ID: protocol.NewActionID(1, [10]byte{9: byte(s.seq)}), Host: host, Kind: decoded.Kind, Target: decoded.Target, Spec: spec, Requester: requester, State: protocol.StatePendingSchedule}
-	err = s.store.Update(s.Context(), func(tx core.Tx) error { return errors.Join(s.Enter(tx, &a, &decoded), tx.Actions.Insert(a)) })
+	err = s.store.Update(s.Context(), func(tx core.Tx) error { return errors.Join(s.Enter(tx, &a, &decoded, s.wants), tx.Actions.Insert(a)) })
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Entered(&a, &decoded)
+	s.Entered(&a, &decoded, s.wants)
 	return a
 }
 
@@ -302,7 +304,7 @@ func TestStartElsewhereFails(t *testing.T) {
 		took, _ = s.renew("b", took)
 		s.later(time.Second)
 	}
-	if w := s.only(); w.Phase != unique.Free || w.Banned["b"] != "no such template" || !strings.Contains(w.Why, "a: it is away; b: it failed there too often; c: it is away") {
+	if w := s.only(); w.Phase != unique.Free || w.Failed["b"].Why != "no such template" || !strings.Contains(w.Why, "a: it is away; b: it failed there too often; c: it is away") {
 		t.Errorf("%+v", w)
 	}
 }
@@ -315,7 +317,7 @@ func TestCreatedOnce(t *testing.T) {
 	spec, _ := protocol.DecodeRequest(a.Spec)
 	b := a
 	b.Host = "b"
-	if err := s.store.Update(t.Context(), func(tx core.Tx) error { return s.Enter(tx, &b, &spec) }); !errors.Is(err, core.ErrConflict) {
+	if err := s.store.Update(t.Context(), func(tx core.Tx) error { return s.Enter(tx, &b, &spec, s.wants) }); !errors.Is(err, core.ErrConflict) {
 		t.Errorf("the same on another host: %v", err)
 	}
 	s.ends(protocol.StateFailed, "no template")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/unique"
@@ -25,7 +26,7 @@ type Fencing interface {
 func (r *Room) holderOf(w *workload) unique.Holder {
 	h := r.host(w.Host)
 	off, confirmed := r.cfg.Fencing.Off(w.Host)
-	return unique.Holder{HeardMS: h.heardMS, Fence: h.Fence, Pausable: h.Pausable, Unsure: h.Ring < r.cfg.Removed(), Quiet: w.quiet, Off: off, Confirmed: confirmed}
+	return unique.Holder{HeardMS: h.heardMS, Fence: h.Fence, Pausable: h.Pausable, Unsure: h.Ring < r.cfg.Removed(), Quiet: w.quiet, Off: off, Confirmed: confirmed, Maintenance: h.availability.State == core.Maintenance}
 }
 
 // HeardMS is when a host was heard last, by the boot clock; 0 if it was not since the
@@ -91,7 +92,7 @@ func (r *Room) Suspects() []fence.Host {
 		}
 		f := found[w.Host]
 		if f == nil {
-			f = &fence.Host{ID: w.Host, Lost: lost, Silent: time.Duration(v.NowMS-max(h.HeardMS, v.StartedMS)) * time.Millisecond, Goodbye: r.cfg.Left(w.Host)}
+			f = &fence.Host{ID: w.Host, Lost: lost, Silent: time.Duration(v.NowMS-max(h.HeardMS, v.StartedMS)) * time.Millisecond, Goodbye: r.cfg.Left(w.Host), Maintenance: h.Maintenance}
 			found[w.Host] = f
 		}
 		since := max(w.shutMS, v.StartedMS)

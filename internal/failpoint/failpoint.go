@@ -89,7 +89,7 @@ const (
 	OutputKept      Step = "C4"  // the offsets of output that was synced
 	CancelNumbered  Step = "C5"  // a cancel's mark and control
 	ProofJudged     Step = "C6"  // an invite is bound, or a wrong proof counted
-	HostDecided     Step = "C7"  // a host is approved, denied, revoked, readmitted or labelled, or has a new certificate
+	HostDecided     Step = "C7"  // a host is approved, denied, revoked, readmitted, labelled or drained, or has a new certificate
 	RingsKept       Step = "C8"  // the files of the ring chain
 	AccessKept      Step = "C9"  // a token or a viewer is made or revoked, rings are taken, a request with a key is noted, or somebody came to or left a session
 	InviteMade      Step = "C10" // an invite

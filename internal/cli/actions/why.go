@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 )
 
 // explanation is why something stands where it stands.
@@ -74,7 +76,44 @@ func (a *commands) explain(ctx context.Context, r *conn.Remote, object string) (
 			return explanation{}, err
 		}
 	}
+	if e, err := a.explainUnique(ctx, r, object); !term.IsNotFound(err) {
+		return e, err
+	}
 	return a.explainNamed(ctx, r, object, "host")
+}
+
+// explainUnique explains where a unique container is, or why it is nowhere.
+func (a *commands) explainUnique(ctx context.Context, r *conn.Remote, name string) (explanation, error) {
+	var p api.Placement
+	if err := r.Get(ctx, "/v1/placement/"+url.PathEscape(name), nil, &p); err != nil {
+		return explanation{}, err
+	}
+	e := explanation{Object: "unique container " + p.Name, State: p.Phase}
+	e.addPlacement(&p)
+	if p.Phase == "held" {
+		e.Next = append(e.Next, "hostler why "+p.Host+"/"+p.Name)
+	}
+	e.Next = append(e.Next, "hostler placement show "+p.Name)
+	return e, nil
+}
+
+// addPlacement tells what holds a unique container, and what hosts say to it.
+func (e *explanation) addPlacement(p *api.Placement) {
+	switch left := (time.Duration(p.LeftMS) * time.Millisecond).Round(time.Second); {
+	case p.Phase == "held" && left > 0:
+		e.Why = append(e.Why, fmt.Sprintf("host %s may run it under epoch %s; the lease of the host is good for %s", p.Host, p.Epoch, left))
+	case p.Phase == "held":
+		e.Why = append(e.Why, fmt.Sprintf("it is held by host %s, whose lease has ended or is not known yet", p.Host))
+	default:
+		e.Why = append(e.Why, fmt.Sprintf("no host may run it: %s", p.Why))
+	}
+	for _, v := range p.Verdicts {
+		text := fmt.Sprintf("host %s can take it, score %d", v.Host, v.Score)
+		if v.Reason != "" {
+			text = fmt.Sprintf("host %s cannot take it: %s", v.Host, v.Reason)
+		}
+		e.Why = append(e.Why, text)
+	}
 }
 
 // explainNamed explains an action, when the object is nothing else that has a name.
@@ -219,6 +258,14 @@ func (a *commands) explainContainer(ctx context.Context, r *conn.Remote, object 
 	}
 	if c.CTID == "" {
 		return e, nil
+	}
+	if c.Class == contract.Unique && !r.Local {
+		var p api.Placement
+		if err := r.Get(ctx, "/v1/placement/"+url.PathEscape(c.CTID), nil, &p); err == nil {
+			e.addPlacement(&p)
+		} else if !term.IsNotFound(err) {
+			return e, err
+		}
 	}
 	all, err := r.Actions(ctx, conn.ActionQuery{Host: string(name.Host), States: conn.OpenStates()})
 	if err != nil {

@@ -4,6 +4,7 @@ package containers
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/batch"
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/placements"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
@@ -119,9 +121,10 @@ func (a *commands) ctShowCommand() *cobra.Command {
 func (a *commands) ctCreateCommand() *cobra.Command {
 	var template, runtime, class, offline, pull, data string
 	var labels, ports []string
-	var start, privileged bool
+	var start, privileged, placed bool
+	var wishes api.Wishes
 	cmd := &cobra.Command{
-		Use: "create HOST/NAME IMAGE [flags] [-- COMMAND ARG…]", Short: "Make a container from an image or a template", Args: cobra.ArbitraryArgs,
+		Use: "create {HOST/NAME | --place NAME} IMAGE [flags] [-- COMMAND ARG…]", Short: "Make a container from an image or a template", Args: cobra.ArbitraryArgs,
 		Long: `Makes a container. IMAGE is one of these:
 
   registry.example/debian:12    an image of a registry
@@ -151,13 +154,19 @@ only for work that needs it, such as loading modules or mounting disks.
 With --profile NAME, the file profiles/NAME.yaml of the configuration says what no flag
 says; its keys are those of hostler ct apply.
 
+With --place and a NAME without a host the coordinator chooses the host: by the labels of
+-l, by the limits, which must fit, and by the other wishes. A unique container keeps its
+wishes and goes by them when it moves; see hostler placement.
+
 --expose 8080:80/tcp forwards port 8080 of the host to port 80 of the container; see
 hostler net expose.`,
-		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web\n  hostler ct create edge-01/db registry.example/debian:12 --runtime lxc\n  hostler ct create edge-01/mail images:debian/12 --start\n  hostler ct create edge-01/job reg.example/job:3 --env A=b -- /bin/job", ValidArgsFunction: a.CompletingNew,
+		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web\n  hostler ct create edge-01/db registry.example/debian:12 --runtime lxc\n  hostler ct create edge-01/mail images:debian/12 --start\n  hostler ct create edge-01/job reg.example/job:3 --env A=b -- /bin/job\n  hostler ct create --place -l site=lab db debian:12 --class unique --data none --limit memory=512MiB --start", ValidArgsFunction: a.CompletingNew,
 	}
 	c := dispatch.ChangeFlags(cmd)
 	var s shape
 	s.flags(cmd)
+	placements.PlaceFlags(cmd, &wishes)
+	cmd.Flags().BoolVar(&placed, "place", false, "have the coordinator choose the host")
 	cmd.Flags().StringVar(&template, "template", "", "template to make it from, in place of IMAGE")
 	cmd.Flags().StringVar(&runtime, "runtime", "", "lxc or podman (default: the one that can use the image)")
 	cmd.Flags().StringVar(&pull, "pull", "", "fetch the image: missing, always or never (default missing)")
@@ -198,7 +207,16 @@ hostler net expose.`,
 		if err != nil {
 			return err
 		}
-		name, err := conn.ParseRef(args[0], r.Local)
+		wished := placed || slices.ContainsFunc([]string{"selector", "prefer", "avoid", "near", "apart", "priority"}, cmd.Flags().Changed)
+		switch {
+		case wished && r.Local:
+			return term.Usage("", "the coordinator places containers; leave out --local")
+		case wished && !placed && class != contract.Unique:
+			return term.Usage("", "wishes about hosts are for --place, or for --class unique")
+		case wished:
+			c.Place = &wishes
+		}
+		name, err := conn.ParseRef(args[0], r.Local || placed)
 		if err != nil {
 			return term.Usage("hostler host ls", "%s", err)
 		}

@@ -18,19 +18,21 @@ import (
 )
 
 // needsOf asks the coordinator which approvals an action would need.
-func needsOf(ctx context.Context, r *conn.Remote, host protocol.HostID, spec []byte) (string, error) {
+// and on which host it would be.
+func needsOf(ctx context.Context, r *conn.Remote, at Target) (needs, host string, err error) {
+	host = cmp.Or(string(at.Host), "this host")
 	if r.Local {
-		return "as the policy of this host says", nil
+		return "as the policy of this host says", host, nil
 	}
 	var act api.Action
-	err := r.Post(ctx, "/v1/actions", url.Values{"dry_run": {"true"}}, api.NewAction{Host: string(host), Spec: spec}, &act)
+	err = r.Post(ctx, "/v1/actions", url.Values{"dry_run": {"true"}}, api.NewAction{Host: string(at.Host), Place: at.Place, Spec: at.Spec}, &act)
 	if p, ok := errors.AsType[*api.Problem](err); ok && p.Status == http.StatusForbidden {
-		return "it is refused: " + p.Detail, nil
+		return "it is refused: " + p.Detail, host, nil
 	}
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	return cmp.Or(approvalsWord(act), "none"), nil
+	return cmp.Or(approvalsWord(act), "none"), act.Host, nil
 }
 
 // Target is somewhere that something is to be done.
@@ -38,11 +40,14 @@ type Target struct {
 	Label string // HOST, or HOST/NAME
 	Host  protocol.HostID
 	Spec  []byte
+	Place *api.Wishes // see [Change]
 }
 
 // OnHosts makes the targets of hosts that do the same.
 func OnHosts(spec []byte, hosts ...protocol.HostID) []Target {
-	return conn.Each(hosts, func(h protocol.HostID) Target { return Target{cmp.Or(string(h), "this host"), h, spec} })
+	return conn.Each(hosts, func(h protocol.HostID) Target {
+		return Target{Label: cmp.Or(string(h), "this host"), Host: h, Spec: spec}
+	})
 }
 
 // plan is what --dry-run shows of an action.
@@ -59,11 +64,11 @@ type plan struct {
 func (a *Dispatcher) DryRun(ctx context.Context, r *conn.Remote, v *show.View, places ...Target) error {
 	var plans []plan
 	for _, at := range places {
-		p := plan{Host: cmp.Or(string(at.Host), "this host"), Digest: protocol.Sum(at.Spec).String(), text: string(at.Spec)}
+		p := plan{Digest: protocol.Sum(at.Spec).String(), text: string(at.Spec)}
 		s, err := protocol.DecodeSpec(at.Spec)
 		if err == nil {
 			p.Kind = string(s.Kind)
-			p.Approvals, err = needsOf(ctx, r, at.Host, at.Spec)
+			p.Approvals, p.Host, err = needsOf(ctx, r, at)
 		}
 		if err == nil {
 			err = protocol.DecodeJSON(at.Spec, &p.Spec, true)

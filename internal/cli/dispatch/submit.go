@@ -21,6 +21,9 @@ import (
 type Change struct {
 	NoWait, DryRun bool
 	View           *show.View
+	// Place has the coordinator choose the host of a container that is created, if no host
+	// is named, and says on which hosts it may be later; nil says nothing.
+	Place *api.Wishes
 }
 
 // ChangeFlags adds the options of a command that changes something.
@@ -38,11 +41,17 @@ func (a *Dispatcher) Do(ctx context.Context, r *conn.Remote, c *Change, name con
 		return err
 	}
 	if c.DryRun {
-		return a.DryRun(ctx, r, c.View, OnHosts(spec, name.Host)...)
+		at := OnHosts(spec, name.Host)
+		at[0].Place = c.Place
+		return a.DryRun(ctx, r, c.View, at...)
 	}
-	act, err := a.Submit(ctx, r, name.Host, spec)
+	act, err := a.submit(ctx, r, api.NewAction{ID: a.NewActionID().String(), Host: string(name.Host), Place: c.Place, Spec: spec})
 	if err != nil {
 		return term.Cannot(what, err)
+	}
+	if name.Host == "" && c.Place != nil {
+		name.Host = protocol.HostID(act.Host)
+		a.Say("%s is placed on host %s.", term.Printable(name.Name), term.Printable(act.Host))
 	}
 	if c.NoWait {
 		return a.PrintID(c.View, act)
@@ -113,7 +122,10 @@ func (a *Dispatcher) NewActionID() protocol.ActionID {
 
 // SubmitAs does it under an id that is given already.
 func (a *Dispatcher) SubmitAs(ctx context.Context, r *conn.Remote, id protocol.ActionID, host protocol.HostID, spec []byte) (api.Action, error) {
-	ask := api.NewAction{ID: id.String(), Host: string(host), Spec: spec}
+	return a.submit(ctx, r, api.NewAction{ID: id.String(), Host: string(host), Spec: spec})
+}
+
+func (a *Dispatcher) submit(ctx context.Context, r *conn.Remote, ask api.NewAction) (api.Action, error) {
 	var again conn.Retry
 	asked := false // somebody may have heard it
 	for try := 1; ; try++ {

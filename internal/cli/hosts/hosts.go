@@ -27,6 +27,7 @@ type commands struct{ *conn.Env }
 func Commands(e *conn.Env, more ...*cobra.Command) []*cobra.Command {
 	a := &commands{e}
 	host := a.hostCommand()
+	host.AddCommand(a.availability()...)
 	host.AddCommand(more...)
 	return []*cobra.Command{a.statusCommand(), host, a.alertCommand(), a.leaseCommand(), a.eventsCommand()}
 }
@@ -39,7 +40,7 @@ func hostNoun() show.Noun[conn.HostView] {
 		return term.Size(n)
 	}
 	n := show.NounOf("id", "host:id state presence seen_at containers alerts~ labels~ version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
-		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ connectivity_since++ asleep_until++ unsupported++ degraded++ quarantined++ raised++ told_at:inventory_at++ "+
+		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ connectivity_since++ asleep_until++ unsupported++ availability++ degraded++ quarantined++ raised++ told_at:inventory_at++ "+
 		"self_fence++ lease_left++ pausable++ fencing++ approved_at++ approved_by++ revoked_at++ reason++", show.Cells[conn.HostView]{
 		"lease_left": func(h conn.HostView) any {
 			if h.LeaseLeftMS == 0 {
@@ -47,18 +48,21 @@ func hostNoun() show.Noun[conn.HostView] {
 			}
 			return (time.Duration(h.LeaseLeftMS) * time.Millisecond).Round(time.Second).String()
 		},
-		"containers":  func(h conn.HostView) any { return fmt.Sprintf("%d/%d", h.Running, h.Containers) },
-		"alerts":      func(h conn.HostView) any { return len(h.ActiveAlerts) },
-		"memory":      func(h conn.HostView) any { return bytesOf(h.MemoryBytes) },
-		"memory_free": func(h conn.HostView) any { return bytesOf(h.MemoryFree) },
-		"disk_free":   func(h conn.HostView) any { return bytesOf(h.DiskFree) },
-		"disk":        func(h conn.HostView) any { return bytesOf(h.DiskBytes) },
-		"interfaces":  func(h conn.HostView) any { return interfaces(h.Interfaces) },
+		"availability": func(h conn.HostView) any { return sayAvailability(h.Availability) },
+		"containers":   func(h conn.HostView) any { return fmt.Sprintf("%d/%d", h.Running, h.Containers) },
+		"alerts":       func(h conn.HostView) any { return len(h.ActiveAlerts) },
+		"memory":       func(h conn.HostView) any { return bytesOf(h.MemoryBytes) },
+		"memory_free":  func(h conn.HostView) any { return bytesOf(h.MemoryFree) },
+		"disk_free":    func(h conn.HostView) any { return bytesOf(h.DiskFree) },
+		"disk":         func(h conn.HostView) any { return bytesOf(h.DiskBytes) },
+		"interfaces":   func(h conn.HostView) any { return interfaces(h.Interfaces) },
 		"raised": func(h conn.HostView) any {
 			return conn.Each(h.ActiveAlerts, func(a api.Alert) string { return a.Text })
 		},
 	})
-	n.Note = func(h conn.HostView) string { return cmp.Or(h.Quarantined, h.Degraded) }
+	n.Note = func(h conn.HostView) string {
+		return cmp.Or(h.Quarantined, h.Degraded, sayAvailability(h.Availability))
+	}
 	return n
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/hostler-io/hostler/sim"
 )
 
-// Command returns hostler sim.
-func Command(ui *term.UI) *cobra.Command {
+// Command returns hostler sim. more are commands of it.
+func Command(ui *term.UI, more ...*cobra.Command) *cobra.Command {
 	quiet := false
 	cmd := &cobra.Command{
 		Use: "sim FILE", Short: "Play what a fleet does with unique containers when hosts fail", Args: term.Exactly(1),
@@ -38,6 +38,7 @@ The faults are cut, power-off, stop-agent, kill-agent, pause, unkillable, old-di
 and maintenance of a host, and restart and cut-all of the coordinator.`,
 		Example: "  hostler sim lost.sim\n  hostler sim lost.sim --quiet",
 	}
+	cmd.AddCommand(more...)
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print what it came to, and not each line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		w, err := read(ui.In, args[0])

@@ -1,0 +1,276 @@
+package workloads
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/placement"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/unique"
+)
+
+// Placing is by which rules workloads are placed. The zero value is [DefaultPlacing].
+type Placing struct {
+	// Strategy chooses between hosts that are equally good.
+	Strategy placement.Strategy
+	// Reserve is the part of a host that workloads do not get, in percent.
+	Reserve int
+	// Stays is the score of the host that a workload is on.
+	Stays int
+	// Starts is after how many failed starts in a row a workload leaves its host.
+	Starts int
+	// Forgiven is how long a host counts as one on which a workload failed.
+	Forgiven time.Duration
+}
+
+// DefaultPlacing spreads workloads, keeps a tenth of each host free, and moves no workload
+// from a host that can go on with it.
+func DefaultPlacing() Placing {
+	return Placing{Strategy: placement.Spread, Reserve: 10, Stays: placement.Infinity, Starts: 5, Forgiven: time.Hour}
+}
+
+// Check refuses rules that make no sense.
+func (p Placing) Check() error {
+	switch {
+	case p.Strategy != placement.Spread && p.Strategy != placement.Binpack:
+		return fmt.Errorf("placement.strategy: %.40q: use spread or binpack", string(p.Strategy))
+	case p.Reserve < 0 || p.Reserve > 90:
+		return fmt.Errorf("placement.reserve_percent: %d is out of range: use 0 to 90", p.Reserve)
+	case p.Stays < 0 || p.Stays > placement.Infinity:
+		return fmt.Errorf("placement.stickiness: %d is out of range: use 0 to %d", p.Stays, placement.Infinity)
+	case p.Starts < 1 || p.Starts > 5:
+		return fmt.Errorf("placement.failed_starts: %d is out of range: use 1 to 5; after 5 a host leaves a container alone", p.Starts)
+	case p.Forgiven < time.Minute:
+		return fmt.Errorf("placement.failure_minutes: use at least 1")
+	}
+	return nil
+}
+
+// WhatIf is a question about other hosts than there are.
+type WhatIf struct {
+	Lose []protocol.HostID
+	Add  []placement.Host
+}
+
+// scene is the fleet as placement sees it.
+type scene struct {
+	hosts []placement.Host
+	of    map[string]*workload // by the name that placement has for it, which people can read
+	named map[protocol.CTID]string
+	// movable are all workloads, those that can leave their host among them.
+	movable []placement.Workload
+	// broken says of workloads why they fail where they are.
+	broken map[string]string
+}
+
+// scene reads hosts and workloads. It does not change them. Hosts that show less than the
+// self-fence least take nothing.
+func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*scene, error) {
+	hosts, err := core.Read(ctx, r.base, func(tx core.Tx) (all []core.Host, err error) {
+		return all, core.EachHost(tx, func(h core.Host) error {
+			all = append(all, h)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	fenced := make(map[protocol.HostID]string)
+	for _, h := range hosts {
+		fenced[h.ID] = r.cfg.Fencing.Closed(h.ID)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &scene{of: make(map[string]*workload, len(r.all)), named: make(map[protocol.CTID]string, len(r.all)), broken: make(map[string]string)}
+	taken, broken := make(map[protocol.HostID]placement.Size), make(map[protocol.CTID]string)
+	for _, h := range hosts {
+		for _, c := range h.Inventory.Containers {
+			if w := r.all[c.CTID]; w != nil && w.Host == h.ID && w.ChangedMS <= h.Inventory.AtMS && (c.Broken != "" || c.Failures >= r.cfg.Placing.Starts) {
+				broken[c.CTID] = cmp.Or(c.Broken, fmt.Sprintf("the last %d starts have failed", c.Failures))
+			}
+		}
+	}
+	names := r.names()
+	now := r.base.NowMS()
+	for _, id := range slices.SortedFunc(maps.Keys(r.all), func(a, b protocol.CTID) int { return strings.Compare(a.String(), b.String()) }) {
+		w := r.all[id]
+		p := r.wanted(w, names, now)
+		s.named[id] = p.Name
+		if slices.Contains(q.Lose, w.Host) {
+			p.On, p.Fixed = "", false
+		}
+		if broken[id] != "" && w.Phase == unique.Held {
+			s.broken[p.Name] = broken[id]
+			p.Banned = append(p.Banned, string(w.Host))
+		}
+		if p.On != "" {
+			taken[w.Host] = taken[w.Host].Plus(p.Size)
+		}
+		s.of[p.Name] = w
+		s.movable = append(s.movable, p)
+	}
+	for _, h := range hosts {
+		if slices.Contains(q.Lose, h.ID) {
+			continue
+		}
+		s.hosts = append(s.hosts, r.candidate(h, taken[h.ID], fenced[h.ID], least))
+	}
+	s.hosts = append(s.hosts, q.Add...)
+	return s, nil
+}
+
+// disturbed reports whether some workload should leave its host although nothing waits: it
+// fails there, or its host is to be empty.
+func (s *scene) disturbed() bool {
+	empties := make(map[string]bool)
+	for _, h := range s.hosts {
+		if h.Empties {
+			empties[h.Name] = true
+		}
+	}
+	return slices.ContainsFunc(s.movable, func(w placement.Workload) bool {
+		return w.On != "" && !w.Fixed && (empties[w.On] || slices.Contains(w.Banned, w.On))
+	})
+}
+
+func (s *scene) anyFree() bool {
+	return slices.ContainsFunc(s.movable, func(w placement.Workload) bool { return w.On == "" })
+}
+
+// settled are the workloads, of which those that have a host stay there.
+func (s *scene) settled() []placement.Workload {
+	all := slices.Clone(s.movable)
+	for i := range all {
+		all[i].Fixed = all[i].On != ""
+	}
+	return all
+}
+
+// names are what placement calls the workloads of each name: that name, and with their id
+// if there are several.
+func (r *Room) names() map[string][]string {
+	all := make(map[string][]string)
+	for id, w := range r.all {
+		all[string(w.Name)] = append(all[string(w.Name)], id.String())
+	}
+	for name, ids := range all {
+		if len(ids) == 1 {
+			all[name] = []string{name}
+			continue
+		}
+		slices.Sort(ids)
+		for i := range ids {
+			ids[i] = name + " (" + ids[i] + ")"
+		}
+	}
+	return all
+}
+
+// wanted is a workload as placement sees it. One from which grants are withheld is counted
+// on its host, for it may still run there.
+func (r *Room) wanted(w *workload, names map[string][]string, nowMS int64) placement.Workload {
+	p := placement.Workload{
+		Name: nameIn(names, w), Priority: w.Wants.Priority, Size: sizeOf(w.Spec), Stays: r.cfg.Placing.Stays,
+		Rules: slices.Clone(w.Wants.Rules),
+	}
+	for host, f := range w.Failed {
+		if nowMS-f.AtMS < r.cfg.Placing.Forgiven.Milliseconds() {
+			p.Banned = append(p.Banned, string(host))
+		}
+	}
+	for _, n := range w.Wants.Near {
+		for _, other := range names[n.Workload] {
+			if other != p.Name {
+				p.Near = append(p.Near, placement.Near{Workload: other, Score: n.Score})
+			}
+		}
+	}
+	if w.Phase == unique.Free && w.Moves { // it left that host: not without need back to it
+		p.Rules = append(p.Rules, placement.Rule{Host: string(w.Host), Score: -1})
+	}
+	if w.Phase != unique.Free {
+		p.On, p.Fixed = string(w.Host), w.Phase != unique.Held || w.Moves || w.shut
+	}
+	if ok, _ := w.Anywhere(); !ok {
+		p.Rules = append(p.Rules, placement.Rule{Host: string(w.Host), Must: true})
+		p.Fixed = p.On != ""
+	}
+	return p
+}
+
+func nameIn(names map[string][]string, w *workload) string {
+	all := names[string(w.Name)]
+	if len(all) == 1 {
+		return all[0]
+	}
+	return string(w.Name) + " (" + w.CTID.String() + ")"
+}
+
+// sizeOf is what a workload takes: its limits. What has none takes nothing that is counted.
+func sizeOf(spec []byte) (s placement.Size) {
+	decoded, err := protocol.DecodeRequest(spec)
+	if err != nil {
+		return s
+	}
+	args, ok := decoded.Args.(*protocol.CreateArgs)
+	if !ok {
+		return s
+	}
+	limits, err := limit.Parse(args.Limits)
+	if err != nil {
+		return s
+	}
+	of := func(r limit.Resource) int64 {
+		if limits[r] == "" || limits[r] == limit.None {
+			return 0
+		}
+		n, err := limit.Number(r, limits[r])
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	return placement.Size{CPU: of(limit.CPU) * 10, Memory: of(limit.Memory), Disk: of(limit.Disk)}
+}
+
+// candidate is a host as placement sees it, with what the workloads on it take. fenced says
+// why the room that fences keeps it closed.
+func (r *Room) candidate(h core.Host, taken placement.Size, fenced string, least unique.SelfFence) placement.Host {
+	p := placement.Host{Name: string(h.ID), Labels: make(map[string]string, len(h.Labels))}
+	for _, l := range h.Labels {
+		k, v, _ := strings.Cut(l, "=")
+		p.Labels[k] = v
+	}
+	part := int64(100 - r.cfg.Placing.Reserve)
+	info := h.Inventory.Host
+	p.Has = placement.Size{
+		CPU:    int64(info.CPUs) * 1000 * part / 100,
+		Memory: min(info.MemoryBytes/100*part, info.MemoryFree/100*part+taken.Memory),
+		Disk:   min(info.DiskBytes/100*part, info.DiskFree/100*part+taken.Disk),
+	}
+	known := r.hosts[h.ID]
+	switch {
+	case h.State != core.HostApproved:
+		p.Closed = "it is " + string(h.State)
+	case h.Quarantined != "":
+		p.Closed = "it is quarantined"
+	case fenced != "":
+		p.Closed = fenced
+	case h.Availability.State == core.Draining:
+		p.Closed, p.Empties = "it is drained", true
+	case h.Availability.State != core.Open:
+		p.Closed = "it is " + map[core.AvailabilityState]string{core.Cordoned: "cordoned", core.Maintenance: "in maintenance"}[h.Availability.State]
+	case known == nil || !r.cfg.Reachable(h.ID):
+		p.Closed = "it is away"
+	case !known.Fence.AtLeast(least):
+		p.Closed = fmt.Sprintf("nothing there kills a workload when its lease ends (self-fence %s, want %s): set unique.guard = true in its agent.toml", known.Fence, least)
+	}
+	return p
+}

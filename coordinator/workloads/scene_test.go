@@ -1,0 +1,284 @@
+package workloads
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/placement"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/unique"
+)
+
+var admin = core.Actor{Name: "ann", Role: core.RoleAdmin}
+
+// fleet gives the hosts labels and room, and has all of them there.
+func fleet(t *testing.T) *stage {
+	s := newStage(t)
+	s.tell("a", func(h *core.Host) { h.Labels = []string{"site=lab", "disk=ssd"} })
+	s.tell("b", func(h *core.Host) { h.Labels = []string{"site=lab"} })
+	s.tell("c", func(h *core.Host) { h.Labels = []string{"site=shop"} })
+	s.Greeted("c", &protocol.Hello{SelfFence: "guard"})
+	s.renew("c", protocol.Seq{})
+	return s
+}
+
+// tell changes what is stored of a host, which has 4 processors and 10 GB.
+func (s *stage) tell(id protocol.HostID, change func(*core.Host)) {
+	s.Helper()
+	if err := s.store.Update(s.Context(), func(tx core.Tx) error {
+		h, err := tx.Hosts.Get(id)
+		if err != nil {
+			return err
+		}
+		h.Inventory.Host = protocol.HostInfo{CPUs: 4, MemoryBytes: 10_000_000_000, DiskBytes: 100e9}
+		h.Inventory.Host.MemoryFree, h.Inventory.Host.DiskFree = 10_000_000_000, 100e9
+		change(&h)
+		return tx.Hosts.Put(h)
+	}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// sized is the creation of a unique container with limits.
+func sized(name string, n byte, limits ...string) []byte {
+	b, _ := json.Marshal(protocol.Spec{Kind: protocol.KindCreate, Target: protocol.CTID{6: 0x70, 8: 0x80, 9: n}, Name: protocol.ContainerName(name), Args: &protocol.CreateArgs{Template: "busybox", Class: "unique", Data: "none", Limits: limits}})
+	return b
+}
+
+// made has a workload there, placed by its wishes.
+func (s *stage) made(name string, n byte, wants placement.Wants, limits ...string) protocol.HostID {
+	s.Helper()
+	host, err := s.Choose(s.Context(), sized(name, n, limits...), wants)
+	if err != nil {
+		s.Fatalf("%s: %v", name, err)
+	}
+	s.wants = wants
+	a := s.request(host, sized(name, n, limits...), "ann")
+	if err := s.store.Update(s.Context(), func(tx core.Tx) error {
+		a.State = protocol.StateDone
+		return tx.Actions.Put(a)
+	}); err != nil {
+		s.Fatal(err)
+	}
+	s.Tick(s.Context())
+	return host
+}
+
+// on says where each workload is.
+func (s *stage) on() string {
+	var all []string
+	for _, w := range s.List() {
+		all = append(all, fmt.Sprintf("%s %s %s", w.Name, w.Phase, w.Host))
+	}
+	return strings.Join(all, "; ")
+}
+
+// obey lets time pass in which each host says the truth: it runs what its newest grant
+// names.
+func (s *stage) obey(d time.Duration) {
+	took := make(map[protocol.HostID]protocol.Seq)
+	runs := make(map[protocol.HostID][]protocol.LeaseHeld)
+	for range int(d / (5 * time.Second)) {
+		for _, h := range []protocol.HostID{"a", "b", "c"} {
+			s.seq++
+			seq := protocol.Seq{Inc: 1, Conn: 1, K: s.seq}
+			runs[h], _ = s.Renew(h, &protocol.Lease{Held: runs[h], Took: took[h]}, seq)
+			for i := range runs[h] {
+				runs[h][i].Running = true
+			}
+			took[h] = seq
+		}
+		s.later(5 * time.Second)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	s := fleet(t)
+	lab := placement.Rule{Labels: map[string]string{"site": "lab"}, Must: true}
+	for what, c := range map[string]struct {
+		wants  placement.Wants
+		limits []string
+		want   string // a host, or what the error says
+	}{
+		"a label":          {placement.Wants{Rules: []placement.Rule{{Labels: map[string]string{"site": "shop"}, Must: true}}}, nil, "c"},
+		"a better one":     {placement.Wants{Rules: []placement.Rule{lab, {Labels: map[string]string{"disk": "ssd"}, Score: 5}}}, nil, "a"},
+		"not that":         {placement.Wants{Rules: []placement.Rule{lab, {Labels: map[string]string{"disk": "ssd"}, Score: -placement.Infinity}}}, nil, "b"},
+		"room":             {placement.Wants{Rules: []placement.Rule{lab}}, []string{"memory=9GB", "cpu=360%"}, "a"},
+		"too much memory":  {placement.Wants{}, []string{"memory=9001MB"}, "a: not enough memory; b: not enough memory; c: not enough memory"},
+		"too much of cpus": {placement.Wants{}, []string{"cpu=361%"}, "not enough processors"},
+		"nowhere":          {placement.Wants{Rules: []placement.Rule{{Host: "d", Must: true}}}, nil, "a: it wants host d"},
+		"a wrong wish":     {placement.Wants{Priority: 1e9}, nil, "out of range"},
+	} {
+		got, err := s.Choose(t.Context(), sized("new", 9, c.limits...), c.wants)
+		if err == nil && string(got) != c.want || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: host %s, %v; want %s", what, got, err, c.want)
+		}
+	}
+	if _, err := s.Choose(t.Context(), []byte(`{"kind":"host.ping"}`), placement.Wants{}); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("a ping is placed: %v", err)
+	}
+}
+
+// TestDrain: what can leave a drained host moves, under a higher epoch, and what has its
+// data there stays; a host that is open again takes new ones.
+func TestDrain(t *testing.T) {
+	s := fleet(t)
+	first := s.made("db", 1, placement.Wants{})
+	s.made("web", 2, placement.Wants{Near: []placement.Near{{Workload: "db", Score: -placement.Infinity}}})
+	s.obey(10 * time.Second)
+	if got := s.on(); got != "db held a; web held b" {
+		t.Fatal(got)
+	}
+	if steps, err := s.Plan(t.Context(), WhatIf{}); err != nil || len(steps) != 0 {
+		t.Errorf("a plan for a fleet at rest: %+v, %v", steps, err)
+	}
+	if err := s.SetAvailability(t.Context(), admin, first, core.Draining, "new disks", 0); err != nil {
+		t.Fatal(err)
+	}
+	steps, err := s.Plan(t.Context(), WhatIf{})
+	if err != nil || len(steps) != 1 || steps[0].Workload != "db" || steps[0].To != "c" || steps[0].Why != "it is drained" {
+		t.Errorf("plan %+v, %v", steps, err)
+	}
+	s.obey(30 * time.Second)
+	if got := s.on(); got != "db held c; web held b" {
+		t.Errorf("after the drain: %s", got)
+	}
+	if w := s.List()[0]; w.Epoch.Counter < 2 || len(w.History) < 3 {
+		t.Errorf("%+v", w)
+	}
+	if host, err := s.Choose(t.Context(), sized("new", 9), placement.Wants{Rules: []placement.Rule{{Host: "a", Must: true}}}); err == nil {
+		t.Errorf("a drained host takes %s", host)
+	}
+	if err := s.SetAvailability(t.Context(), admin, first, core.Open, "", 0); err != nil {
+		t.Fatal(err)
+	}
+	s.obey(30 * time.Second)
+	if got := s.on(); got != "db held c; web held b" {
+		t.Errorf("after the end of the drain: %s", got)
+	}
+	if _, err := s.Choose(t.Context(), sized("new", 9), placement.Wants{Rules: []placement.Rule{{Host: "a", Must: true}}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDrainLeavesWhatFitsNowhere: what no other host can take goes on.
+func TestDrainLeavesWhatFitsNowhere(t *testing.T) {
+	s := fleet(t)
+	s.made("db", 1, placement.Wants{Rules: []placement.Rule{{Labels: map[string]string{"site": "shop"}, Must: true}}})
+	if err := s.SetAvailability(t.Context(), admin, "c", core.Draining, "", 0); err != nil {
+		t.Fatal(err)
+	}
+	s.obey(time.Minute)
+	steps, err := s.Plan(t.Context(), WhatIf{})
+	if s.on() != "db held c" || err != nil || len(steps) != 1 || !steps[0].Stays || !strings.Contains(steps[0].Why, "a: it wants hosts site=shop") {
+		t.Errorf("%s; plan %+v, %v", s.on(), steps, err)
+	}
+}
+
+// TestMaintenance: nothing is decided about a host in maintenance, and it ends by its time.
+func TestMaintenance(t *testing.T) {
+	s := born(t, "none")
+	if err := s.SetAvailability(t.Context(), admin, "a", core.Maintenance, "", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	s.away["a"] = true
+	s.keep(5 * time.Minute)
+	if w := s.only(); w.Phase != unique.Held || w.Host != "a" {
+		t.Fatalf("%+v", w)
+	}
+	s.begin(2) // it is durable
+	s.Greeted("a", &protocol.Hello{SelfFence: "guard"})
+	s.Greeted("b", &protocol.Hello{SelfFence: "guard"})
+	s.keep(5 * time.Minute)
+	if w := s.only(); w.Phase != unique.Held || w.Host != "a" {
+		t.Fatalf("after a start: %+v", w)
+	}
+	s.base.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	s.keep(5 * time.Minute)
+	if w := s.only(); w.Phase != unique.Held || w.Host != "b" {
+		t.Errorf("after the maintenance: %+v", w)
+	}
+	for what, err := range map[string]error{
+		"a time for a drain": s.SetAvailability(t.Context(), admin, "a", core.Draining, "", time.Hour),
+		"a long reason":      s.SetAvailability(t.Context(), admin, "a", core.Cordoned, strings.Repeat("x", 201), 0),
+		"a year":             s.SetAvailability(t.Context(), admin, "a", core.Maintenance, "", 365*24*time.Hour),
+	} {
+		if !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := s.SetAvailability(t.Context(), admin, "nowhere", core.Cordoned, "", 0); !errors.Is(err, core.ErrUnknownHost) {
+		t.Error(err)
+	}
+}
+
+// TestBrokenMoves: a workload that fails on its host goes to another one, and not back.
+func TestBrokenMoves(t *testing.T) {
+	s := fleet(t)
+	s.made("db", 1, placement.Wants{})
+	s.obey(10 * time.Second)
+	s.tell("a", func(h *core.Host) {
+		h.Inventory.AtMS = time.Now().Add(time.Minute).UnixMilli()
+		h.Inventory.Containers = []protocol.Container{{CTID: s.only().CTID, Name: "db", Class: "unique", Failures: 5, Broken: "no such file"}}
+	})
+	s.obey(30 * time.Second)
+	if w := s.only(); w.Host != "b" || w.Phase != unique.Held || w.Failed["a"].Why != "no such file" {
+		t.Errorf("%+v", w)
+	}
+	e, err := s.Explain(t.Context(), "db")
+	if err != nil || !slices.ContainsFunc(e.Verdicts, func(v placement.Verdict) bool { return v.Host == "a" && v.Reason == "it failed there too often" }) {
+		t.Errorf("%+v, %v", e.Verdicts, err)
+	}
+}
+
+// TestPriority: where there is no room for both, the workload of a lower priority gives
+// way, is stopped, and waits.
+func TestPriority(t *testing.T) {
+	s := fleet(t)
+	only := placement.Rule{Host: "a", Must: true}
+	s.made("low", 1, placement.Wants{Rules: []placement.Rule{only}}, "memory=6GB")
+	s.made("high", 2, placement.Wants{Rules: []placement.Rule{{Host: "b", Must: true}}, Priority: 5}, "memory=6GB")
+	s.obey(10 * time.Second)
+	if err := s.SetWants(t.Context(), admin, "high", placement.Wants{Rules: []placement.Rule{only}, Priority: 5}); err != nil {
+		t.Fatal(err)
+	}
+	steps, err := s.Plan(t.Context(), WhatIf{})
+	if err != nil || len(steps) != 2 || steps[1].For != "high" {
+		t.Errorf("plan %+v, %v", steps, err)
+	}
+	s.obey(90 * time.Second)
+	if got := s.on(); got != "high held a; low free a" {
+		t.Errorf("%s", got)
+	}
+	if err := s.SetWants(t.Context(), admin, "high", placement.Wants{Priority: 1e9}); !errors.Is(err, core.ErrInvalid) {
+		t.Error(err)
+	}
+	if err := s.SetWants(t.Context(), admin, "nothing", placement.Wants{}); !errors.Is(err, core.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// TestWhatIf: a plan for other hosts than there are changes nothing.
+func TestWhatIf(t *testing.T) {
+	s := fleet(t)
+	s.made("db", 1, placement.Wants{}, "memory=6GB")
+	s.made("web", 2, placement.Wants{}, "memory=6GB")
+	s.made("mail", 3, placement.Wants{}, "memory=6GB")
+	steps, err := s.Plan(t.Context(), WhatIf{Lose: []protocol.HostID{"a"}})
+	if err != nil || len(steps) != 1 || steps[0].From != "a" || steps[0].To != "" {
+		t.Errorf("losing a: %+v, %v", steps, err)
+	}
+	steps, err = s.Plan(t.Context(), WhatIf{Lose: []protocol.HostID{"a"}, Add: []placement.Host{{Name: "d", Has: placement.Size{CPU: 4000, Memory: 8e9, Disk: 1e9}}}})
+	if err != nil || len(steps) != 1 || steps[0].To != "d" || steps[0].Why != "host a is lost" {
+		t.Errorf("losing a and adding d: %+v, %v", steps, err)
+	}
+	if got := s.on(); got != "db held a; mail held c; web held b" {
+		t.Error(got)
+	}
+}
