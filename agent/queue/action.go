@@ -175,6 +175,7 @@ func (q *Queue) Finish(ctx context.Context, ends []Ending, now Now) ([]Action, e
 	acts := make([]Action, len(ends))
 	err := q.pressed(func() error {
 		return q.commit(ctx, failpoint.OutcomeKept, "finishing actions from "+ends[0].Action.String(), func(tx txn) error {
+			tx.whatHappened()
 			for i, e := range ends {
 				var err error
 				if acts[i], err = step(tx, e.Action, now, func(*Action) Step { return e.Step }); err != nil {

@@ -23,5 +23,7 @@
 // writes its report into the outbox in the same transaction.
 //
 // A disk that is full or fails gives [ErrDisk]: nothing of the step was kept and
-// it may be tried again. The queue never loses what it held.
+// it may be tried again. The queue never loses what it held. An audit log that alone
+// takes no records gives [ErrAudit] to what is new; the records of what happened all the
+// same wait in a reserve beside it.
 package queue

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -14,6 +15,9 @@ var (
 	// ErrDisk: the step could not be written. Nothing of it was kept; it can be
 	// tried again and works as soon as the disk does.
 	ErrDisk = errors.New("the agent's queue cannot be written")
+	// ErrAudit is ErrDisk where the audit log alone takes no record: what would have to
+	// be recorded there cannot be done.
+	ErrAudit = fmt.Errorf("%w: its audit log takes no records", ErrDisk)
 	// ErrUnfinished: its maker was killed before the first rows were there, so
 	// there is nothing in it to lose.
 	ErrUnfinished = errors.New("the agent's queue was never finished")

@@ -26,6 +26,7 @@ func TestMigrationsStay(t *testing.T) {
 		"agent/queue/schema/0006_rules.sql":              "27363ff91278cd2ea14553b9bc305ae830f16d00cf033b0a67cfc6750d08f479",
 		"agent/queue/schema/0008_absence.sql":            "b950449961b9205f2131e51483065bac0b4a30517f7f7b79be52fbf6cd74505f",
 		"agent/queue/schema/0009_networks.sql":           "058a3204fe1060dbcca3c8505238d7c006afc8669e5c8f1f8869e33414b3ac7a",
+		"agent/queue/schema/0010_audit_reserve.sql":      "5ab694e57049b4fe1ebc841370305f118f5bf5263400e8b8ba8d733b20fa5159",
 		"agent/queue/schema/0007_ends.sql":               "3706ec9331a1f74dfe6da455684bf377b5bb4fe77ba966b4c430b30f4c9f3ee8",
 		"coordinator/sqlstore/schema/0001_initial.sql":   "896cf8bb783f0b1be8790360bcf98d86d85efe7ddd758a88cd8339b5cca9b2b6",
 		"coordinator/sqlstore/schema/0002_approvals.sql": "693b3f37b34dae2f4c0f011e9365fa9d680e8d5b689b031ed27fdf46b5623dc7",
