@@ -39,10 +39,10 @@ type Config struct {
 	Spare string
 	// Runtimes are the container technologies of the host.
 	Runtimes map[string]container.Tidier
-	// Backups finds what is left of backups; nil: they are not looked at.
+	// Backups finds the remains of backups. If it is nil, no backup is looked at.
 	Backups container.Tidier
-	// Networks finds what is left of networks, by functions that tell the ids of all
-	// containers and the names of all networks; nil: they are not looked at.
+	// Networks finds the remains of networks, by functions that tell the ids of all
+	// containers and the names of all networks. If it is nil, no network is looked at.
 	Networks func(containers, networks func(context.Context) (map[string]bool, error)) container.Tidier
 }
 
