@@ -371,9 +371,9 @@ func tellAfter(tx txn, since uint64, now Now) (told uint64, err error) {
 	return tx.memory.accepted, err
 }
 
-// again repeats what is known of an action for whoever ordered it once more.
+// again repeats what is known of an action for a coordinator that ordered it once more.
 //
-// If that was another spec, the record here wins, and is told as a whole: whoever
+// If that was another spec, the record here wins, and is told as a whole: a coordinator that
 // ordered it has to know what is there.
 func again(tx txn, act *Action, spec []byte, now Now) error {
 	event := act.Event

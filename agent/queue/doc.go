@@ -5,7 +5,7 @@
 // an action's, a stream's or a container's life in one transaction, so that
 // whatever line the agent is killed at, either the step was made or it was not:
 // there is nothing to repair on start. When a method returns nil the step is on
-// disk, and only then may the caller act upon it or tell anybody.
+// disk, and only then may the caller act upon it or report it.
 //
 // # What is in it
 //

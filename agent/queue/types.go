@@ -132,7 +132,7 @@ func (a *Action) Closed(spec *protocol.Spec) bool {
 
 // Expired reports whether the start budget of an action that waits is gone at
 // a moment of the boot clock. After a reboot it counts from the beginning:
-// time powered off does not count, and nobody knows the rest.
+// time powered off does not count, and the rest is unknown.
 func (a *Action) Expired(boot string, bootMS int64) bool {
 	from := a.AcceptBootMS
 	if a.Boot != boot {
@@ -195,7 +195,7 @@ const (
 	CauseOrder    Cause = "order"    // an action of a user
 	CauseContract Cause = "contract" // its host was cut off for too long
 	CauseHealth   Cause = "health"   // its check failed too often
-	CauseAgent    Cause = "agent"    // somebody had started it against its user's will
+	CauseAgent    Cause = "agent"    // it had been started against its user's will
 	CauseHost     Cause = "host"     // its host was shut down, or lost power
 	CauseOOM      Cause = "oom"      // it wanted more memory than there was
 	CauseExit     Cause = "exit"     // its first process ended without an error

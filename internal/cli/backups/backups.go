@@ -51,7 +51,7 @@ are read by verify.`,
 	return cmd
 }
 
-// nowName is what follows the name of a container in that of a backup that nobody named.
+// nowName is what follows the name of a container in that of a backup without a name of its own.
 const nowName = "-20060102-150405"
 
 func (a *commands) createCommand() *cobra.Command {

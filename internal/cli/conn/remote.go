@@ -262,7 +262,7 @@ func OpenStates() []string {
 	return open
 }
 
-// Untrusted reports whether the other end has a certificate of somebody else.
+// Untrusted reports whether the other end has a certificate of another fleet.
 func Untrusted(err error) bool {
 	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok

@@ -111,7 +111,7 @@ func PrintChanged[T any](ctx context.Context, a *Dispatcher, c *Change, r *conn.
 	return err
 }
 
-// AnswerMode is how the output of such an action is kept: nobody reads that of one which is
+// AnswerMode is how the output of such an action is kept: the output is not read of one which is
 // not waited for.
 func (c *Change) AnswerMode() protocol.OutputOption {
 	if c.NoWait {

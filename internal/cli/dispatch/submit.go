@@ -115,7 +115,7 @@ func (a *Dispatcher) NewActionID() protocol.ActionID {
 func (a *Dispatcher) SubmitAs(ctx context.Context, r *conn.Remote, id protocol.ActionID, host protocol.HostID, spec []byte) (api.Action, error) {
 	ask := api.NewAction{ID: id.String(), Host: string(host), Spec: spec}
 	var again conn.Retry
-	asked := false // somebody may have heard it
+	asked := false // it may have been heard
 	for try := 1; ; try++ {
 		var act api.Action
 		err := r.Post(ctx, "/v1/actions", nil, ask, &act)
@@ -140,7 +140,7 @@ func (a *Dispatcher) SubmitAs(ctx context.Context, r *conn.Remote, id protocol.A
 	}
 }
 
-// abandonTime bounds the request that ends an action which nobody wants any longer.
+// abandonTime bounds the request that ends an abandoned action.
 const abandonTime = 10 * time.Second
 
 // Abandon ends an action of which nothing but its output was wanted, because its reader
