@@ -8,6 +8,9 @@ SHELL := /bin/bash
 
 export LC_ALL := C
 export PATH := $(PATH):/usr/local/go/bin
+# Programs and tests are compiled with the same flags, and independently of the folder of
+# the clone: each compiles a package once, and a fresh clone finds it in the cache.
+export GOFLAGS ?= -trimpath
 
 # T is how long each fuzz target runs.
 T ?= 10s
@@ -41,7 +44,9 @@ QUIET := TestRevocation TestKills TestHostileTransport TestNetworkChaos TestDevU
 empty :=
 exactly = ^($(subst $(empty) $(empty),|,$(strip $(1))))$$
 PURE := hostler hostler-agent hostler-coordinator hostler-run
-BUILD := go build -trimpath -ldflags '-s -w'
+# Check has vetted all tests.
+TEST := go test -vet=off -count=1
+BUILD := go build -ldflags '-s -w'
 
 .PHONY: help deps build testbuild package packages minutes demo test nightly check unit race integration quiet crash clocks heavy chaos fuzz vectors bench strictbench gobench clean
 
@@ -98,28 +103,30 @@ check: ## Format, vet, staticcheck, tidiness, the rules of the tree, and a build
 # Never from the cache: go test keeps a file for it that grows while a test limits
 # the size of files, which fails what has passed.
 unit: build ## The tests that have nothing to race with, fuzz seeds included
-	go test -count=1 -parallel 6 -timeout 20m $$(scripts/packages.sh pure)
-	go test -count=1 -timeout 20m -run '$(call exactly,$(SINGLE))' $$(scripts/packages.sh with $(SINGLE))
+	$(TEST) -parallel 6 -timeout 20m $$(scripts/packages.sh pure)
+	$(TEST) -timeout 20m -run '$(call exactly,$(SINGLE))' $$(scripts/packages.sh with $(SINGLE))
 
+# Four packages at a time: those that wait for real containers leave the processors to
+# the others.
 race: build ## The other tests without built programs, under the race detector
-	GORACE=atexit_sleep_ms=50 go test $(RACE) -count=1 -parallel 6 -timeout 40m -skip '$(call exactly,$(SINGLE))' $$(scripts/packages.sh shared)
+	GORACE=atexit_sleep_ms=50 $(TEST) $(RACE) -p 4 -parallel 6 -timeout 40m -skip '$(call exactly,$(SINGLE))' $$(scripts/packages.sh shared)
 
 integration: build ## The built programs with real LXC, broker, MQTT client and gpg
-	go test -tags integration -count=1 -parallel 6 -timeout 40m -skip '$(call exactly,$(QUIET))' ./integration
+	$(TEST) -tags integration -parallel 6 -timeout 40m -skip '$(call exactly,$(QUIET))' ./integration
 
 quiet: build ## The built programs held to times, with nothing beside them
-	go test -tags integration -count=1 -parallel 1 -timeout 20m -run '$(call exactly,$(QUIET))' ./integration -quiet
+	$(TEST) -tags integration -parallel 1 -timeout 20m -run '$(call exactly,$(QUIET))' ./integration -quiet
 
 # Of whoever runs make, or a default.
 given = $(if $(filter command environment,$(origin $(1))),$($(1)),$(2))
 
 crash: testbuild ## Kill the programs at each failpoint, then N=40 times at random; SEED=… repeats a round
-	go test -tags hostlertest -count=1 ./internal/failpoint ./integration/historytest
-	HOSTLER_BIN=$(CURDIR)/bin/test HOSTLER_KILLS=$(call given,N,40) HOSTLER_SEED=$(call given,SEED) go test -tags integration,hostlertest -count=1 -parallel 64 -timeout 6h -v -run 'TestEveryPoint|TestFoundSeeds|TestRandomKills' ./integration
+	$(TEST) -tags hostlertest ./internal/failpoint ./integration/historytest
+	HOSTLER_BIN=$(CURDIR)/bin/test HOSTLER_KILLS=$(call given,N,40) HOSTLER_SEED=$(call given,SEED) $(TEST) -tags integration,hostlertest -parallel 64 -timeout 6h -v -run 'TestEveryPoint|TestFoundSeeds|TestRandomKills' ./integration
 
 clocks: testbuild ## Move the clocks of the programs, and let each write of a database fail once
-	go test -tags hostlertest -count=1 ./internal/clock ./internal/sqldb
-	HOSTLER_BIN=$(CURDIR)/bin/test go test -tags integration,hostlertest -count=1 -parallel 6 -timeout 40m -run '^(TestAgentIn1970|TestCoordinatorOfAnotherDecade|TestDateStepsUnderCommands|TestSuspend|TestCodesUnderAWrongDate|TestStolenCoordinatorOfAnotherTime|TestBudgetsAndOrderUnderSteps|TestDateBackUnderWaitingOrders)$$' ./integration
+	$(TEST) -tags hostlertest ./internal/clock ./internal/sqldb
+	HOSTLER_BIN=$(CURDIR)/bin/test $(TEST) -tags integration,hostlertest -parallel 6 -timeout 40m -run '^(TestAgentIn1970|TestCoordinatorOfAnotherDecade|TestDateStepsUnderCommands|TestSuspend|TestCodesUnderAWrongDate|TestStolenCoordinatorOfAnotherTime|TestBudgetsAndOrderUnderSteps|TestDateBackUnderWaitingOrders)$$' ./integration
 
 heavy: build ## What takes too long for every day
 	go test -tags heavy -count=1 -timeout 60m ./...

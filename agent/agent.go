@@ -275,13 +275,10 @@ func (a *Agent) lookAround() {
 	a.hostChanged()
 }
 
-// spare sees to it that ends of actions have space set aside, and commands room for
-// their directories, before anything new is accepted into the rest of the disk.
+// spare sees to it that ends of actions have space set aside, commands room for their
+// directories, and the audit log takes records, before anything new is accepted.
 func (a *Agent) spare() {
-	switch {
-	case !a.cfg.Queue.Reserved():
-		a.loop.Disk(fmt.Errorf("no space is set aside for ends: %w", queue.ErrDisk))
-	case a.commands != nil:
+	if a.loop.Disk(a.cfg.Queue.Ready()) && a.commands != nil {
 		a.loop.Disk(a.commands.Room())
 	}
 }
@@ -291,7 +288,7 @@ func (a *Agent) spare() {
 func (a *Agent) tryDisk() {
 	a.alarm.tell(a)
 	a.retain()
-	if a.actions.Retry() && a.writeRecords() && a.loop.Disk(a.cfg.Queue.Probe(a.loop.Steps())) && (a.commands == nil || a.loop.Disk(a.commands.Room())) && a.loop.Mended() {
+	if a.actions.Retry() && a.writeRecords() && a.loop.Disk(a.cfg.Queue.Probe(a.loop.Steps(), a.loop.When())) && (a.commands == nil || a.loop.Disk(a.commands.Room())) && a.loop.Mended() {
 		a.alarm.tell(a)
 		a.actions.Rebegin()
 	}

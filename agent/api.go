@@ -31,8 +31,10 @@ var (
 	ErrExists = queue.ErrExists
 	// ErrFull: too many reports wait for the coordinator.
 	ErrFull = queue.ErrFull
-	// ErrDisk: the disk is full or failing; nothing new is taken.
-	ErrDisk = queue.ErrDisk
+	// ErrDisk: the disk is full or failing; nothing new is taken. ErrAudit is ErrDisk
+	// where the audit log of the host alone takes no records.
+	ErrDisk  = queue.ErrDisk
+	ErrAudit = queue.ErrAudit
 	// ErrNotYours: the user may not take part in this session.
 	ErrNotYours = rights.ErrNotYours
 	// ErrOffline: no coordinator has answered.

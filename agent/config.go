@@ -117,7 +117,7 @@ type Config struct {
 	Rules func(texts []string)
 
 	// HostInfo describes the host for a heartbeat. It may take a moment but not
-	// wait for anybody. QueueDepth, Boot, UptimeMS and ClockMS are filled in by the agent.
+	// wait for anything. QueueDepth, Boot, UptimeMS and ClockMS are filled in by the agent.
 	// Default: the little that is known without it.
 	HostInfo func() protocol.HostInfo
 	// Boot names the present boot: boot id and start time of process 1.

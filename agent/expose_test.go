@@ -133,7 +133,7 @@ func TestExpose(t *testing.T) {
 		do(on(protocol.KindDestroy, 2), "DONE")
 		leads("8080:80/tcp 10.9.0.2")
 
-		// What the kernel refuses is claimed by nobody afterwards.
+		// A port that the kernel has refused belongs to no container afterwards.
 		net.mu.Lock()
 		net.broken = errors.New("no packet filter")
 		net.mu.Unlock()

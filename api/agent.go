@@ -20,7 +20,7 @@ type AgentStatus struct {
 	Starts     uint64 `json:"starts"`  // of this agent, ever
 	Waiting    int    `json:"waiting"` // actions that have not begun
 	Running    int    `json:"running"`
-	Unsent     uint64 `json:"unsent"` // reports and alerts that nobody has receipted
+	Unsent     uint64 `json:"unsent"` // reports and alerts without a receipt
 	Containers int    `json:"containers"`
 	Broken     int    `json:"broken"`
 	Policy     Policy `json:"policy"` // in force here

@@ -35,13 +35,13 @@ type RaisedAlert struct {
 	MutedUntil *time.Time `json:"muted_until,omitempty" doc:"Until when no notification is sent for it"`
 }
 
-// NewAck says that somebody looks after an alert.
+// NewAck says that a person looks after an alert.
 type NewAck struct {
 	Alert string `json:"alert" maxLength:"1024" example:"measured.disk.critical" doc:"The id of the alert, or how it alone begins"`
 	Note  string `json:"note,omitempty" maxLength:"500" example:"a disk is ordered" doc:"What to tell others"`
 }
 
-// NewMute says of which alerts nobody is to be told, and for how long.
+// NewMute says of which alerts no notification is sent, and for how long.
 type NewMute struct {
 	Host     string `json:"host,omitempty" maxLength:"63" example:"edge-07" doc:"Of this host alone; left out: of every host that the selector selects"`
 	Selector string `json:"selector,omitempty" maxLength:"1024" example:"site=lab" doc:"Of the hosts with these labels; left out with host: of all hosts"`

@@ -408,7 +408,7 @@ type Enrolment struct {
 }
 
 // Decision approves or denies an enrolment. Words, if given, must be those of
-// the enrolment: so nobody approves another host than the one they look at.
+// the enrolment: so a person approves the host that they look at, and no other.
 type Decision struct {
 	Words  string `json:"words,omitempty" example:"acid-baker-cabin-dance" doc:"The words on the host's screen: if they are given and wrong, nothing is decided"`
 	Reason string `json:"reason,omitempty" example:"unknown machine" doc:"Why, for the host and the audit log"`

@@ -159,7 +159,7 @@ func (s Store) Debris(_ context.Context, repair bool) (all []container.Debris, e
 			continue
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			d := container.Debris{Kind: "half backup", Object: path, Cause: "the backup was cut short, and nobody writes it", Repair: "remove it"}
+			d := container.Debris{Kind: "half backup", Object: path, Cause: "the backup was cut short, and no process writes it", Repair: "remove it"}
 			if repair {
 				d.Mend(func() error { return os.Remove(path) })
 			}

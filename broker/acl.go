@@ -39,7 +39,7 @@ func (r rules) mayPublish(name san.Name, topic string) bool {
 
 // mayRead reports whether name may have the messages of a topic, or of all topics
 // that a filter matches. Names that start with $ are the broker's own and shared
-// subscriptions; nobody gets either. All other topics of this broker belong to
+// subscriptions; no client gets either. All other topics of this broker belong to
 // the fleet, because nothing else can be published.
 func (r rules) mayRead(name san.Name, filter string) bool {
 	if strings.HasPrefix(filter, "$") {

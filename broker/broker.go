@@ -19,7 +19,7 @@
 // of the same name and client id cuts the first one here.
 //
 // Nothing is stored. Retained messages and sessions end with the [Server];
-// hosts come back with a new hello, and whoever runs the broker publishes the
+// hosts come back with a new hello, and the program that runs the broker publishes the
 // fleet's documents again.
 package broker
 
@@ -61,7 +61,7 @@ type Config struct {
 	// Ingest takes each message that a host sent, and each will that the broker
 	// published for one. It is called from the connection's reader, concurrently
 	// for different connections, in order for one. It should hand over and return:
-	// while it waits, that connection is not read, and nobody else notices. The
+	// while it waits, that connection is not read, and no other is held up. The
 	// payload is the callee's to keep but not to change. An error is counted and
 	// has no other effect; readers see the message either way. Required.
 	Ingest func(topic string, payload []byte, from san.Name) error

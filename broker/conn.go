@@ -189,7 +189,7 @@ func (s *Server) serve(c *conn) {
 }
 
 // identify does the TLS handshake and finds out who it is. The name is
-// made known before Revoked is asked: whoever revokes and then calls Recheck
+// made known before Revoked is asked: a caller that revokes and then calls Recheck
 // either finds the connection or has already changed the answer.
 func (s *Server) identify(c *conn) error {
 	if err := c.Handshake(); err != nil {

@@ -189,10 +189,10 @@ func (h *hook) OnPublish(cl *mochi.Client, pk packets.Packet) (packets.Packet, e
 }
 
 // OnPublishDropped counts what a reader missed. A viewer that missed something
-// is cut off: whoever only looks cannot know that there was more, and sees what
+// is cut off: a client that only reads cannot know that there was more, and sees what
 // is retained when it comes back. Hosts and coordinators stay, as what they
 // miss is repeated until they receipt it. It must not wait: it runs on the
-// reader of whoever published.
+// reader of the connection that published.
 func (h *hook) OnPublishDropped(cl *mochi.Client, _ packets.Packet) {
 	h.server.count.slowDrops.Add(1)
 	if c := connOf(cl); c != nil && c.name.Kind == san.Viewer {

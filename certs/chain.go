@@ -140,7 +140,7 @@ func (d document) pinned(pin enrol.Pin) (*Chain, error) {
 // that ends in the newest. Rings that the chain holds already may come again,
 // byte for byte the same in what was signed. Whatever is wrong, nothing of b is
 // taken: [ErrGap] asks for the rings between, [ErrFork] and [ErrThreshold] mean
-// that somebody is up to something.
+// an attack.
 func (c *Chain) Advance(b []byte) (*Chain, error) {
 	documents, err := splitRings(b)
 	if err != nil {
@@ -384,7 +384,7 @@ func (d document) checkSigned(by *link) error {
 }
 
 // signers opens each envelope alone and returns the persons who have signed.
-// One signature that does not hold is enough to refuse: whoever signed has
+// One signature that does not hold is enough to refuse: its signer has
 // sorted them out.
 func (d document) signers(by *link) (map[string]bool, error) {
 	persons := map[string]bool{}

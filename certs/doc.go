@@ -17,8 +17,8 @@
 //
 // A [Ring] says who owns the fleet, which coordinators it has, and which
 // people may approve what. Ring n+1 counts only if enough different owners of
-// ring n signed it, so whoever holds one ring, from the join code, can walk a
-// [Chain] forward to the newest through hands that nobody trusts. [Keys] is
+// ring n signed it, so a machine that holds one ring, from the join code, can walk a
+// [Chain] forward to the newest through hands that are not trusted. [Keys] is
 // the book that package protocol asks who owns a key: the ring in force, the
 // hosts, and what was revoked.
 //

@@ -80,7 +80,7 @@ func readEntity(path string) (*pgp.Entity, error) {
 	return entity, nil
 }
 
-// readSecret reads a small file that only its owner may read, and that nobody else may
+// readSecret reads a small file that only its owner may read, and that no other user may
 // put into its place.
 func readSecret(path string) ([]byte, error) {
 	f, err := os.Open(path)

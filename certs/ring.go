@@ -379,7 +379,7 @@ func (m *members) add(raw []byte, role protocol.Role, person string) error {
 	return nil
 }
 
-// addReleases parses the keys that sign packages. They get no role: whoever owns the
+// addReleases parses the keys that sign packages. They get no role: the owner of the
 // fleet may sign packages with the same key.
 func (m *members) addReleases(all []ReleaseKey) error {
 	if len(all) > MaxReleaseKeys {

@@ -20,7 +20,7 @@ const ticketKeys = 3
 
 // TicketKeys are the keys of TLS session tickets, kept in a file, so that after
 // a restart ten thousand hosts come back by resumption, for 40 % less CPU.
-// Whoever has them can read connections that were resumed with them, so they
+// They can decrypt connections that were resumed with them, so they
 // are to be rotated, once a day. It is safe for concurrent use.
 type TicketKeys struct {
 	path string

@@ -86,7 +86,7 @@ type ClientTLS struct {
 	// Roots returns the authorities in force, at each handshake: [Keys.Roots].
 	Roots func() *x509.CertPool
 	// Servers are the kinds of server that are wanted. Names of machines are
-	// not looked at: whoever the fleet's authority certified as its coordinator
+	// not looked at: a server that the fleet's authority certified as its coordinator
 	// is that, wherever it listens. Default: coordinator and broker.
 	Servers []san.Kind
 }
@@ -126,7 +126,7 @@ func (c ClientTLS) Config() *tls.Config {
 
 // StrangerTLS returns the configuration for the one request that is made before
 // any authority is known: fetching the rings, which authenticate themselves.
-// Anybody may answer it, and nothing secret may be sent over it.
+// Any server may answer it, and nothing secret may be sent over it.
 func StrangerTLS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, CurvePreferences: curves(), InsecureSkipVerify: true}
 }

@@ -270,10 +270,10 @@ func LoadTLSKey(path string) (*TLSKey, error) {
 	return &TLSKey{key}, nil
 }
 
-// PEM returns the secret key in PKCS #8, for whoever is to use it elsewhere.
+// PEM returns the secret key in PKCS #8, for use elsewhere.
 func (k *TLSKey) PEM() ([]byte, error) { return encodeKey(k.key) }
 
-// Request returns a certificate request for the key, DER. It names nobody.
+// Request returns a certificate request for the key, DER. It names no one.
 func (k *TLSKey) Request() ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, k.key)
 	if err != nil {

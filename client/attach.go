@@ -70,7 +70,7 @@ type SessionConfig struct {
 	Silent func(since time.Duration)
 }
 
-// Session is somebody's part in an interactive session, over as many connections as
+// Session is one person's part in an interactive session, over as many connections as
 // it takes: bytes are typed once and printed once, whatever breaks in between. Its
 // methods may be called from any goroutine.
 type Session struct {
@@ -141,7 +141,7 @@ func (s *Session) frame(ctx context.Context, f []byte) error {
 			s.mu.Unlock()
 			token(s.wake)
 			if more {
-				token(s.room) // for whoever else waits
+				token(s.room) // for others that wait
 			}
 			return nil
 		}
@@ -159,7 +159,7 @@ func (s *Session) Detach() { s.once.Do(func() { close(s.detach) }) }
 
 // Run takes part until the session has ended, and returns how; or until ctx ends,
 // or Detach was called. A connection that is lost is made again. It gives up with
-// ErrUnreachable when nobody could be reached for as long as a session lasts
+// ErrUnreachable when no server could be reached for as long as a session lasts
 // without a sign of its peers.
 func (s *Session) Run(ctx context.Context) (api.Action, error) {
 	ctx, stop := context.WithCancelCause(ctx)

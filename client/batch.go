@@ -20,7 +20,7 @@ type BatchHandler struct {
 
 // FollowBatch tells of all actions of a batch until they have ended, and returns
 // nil when everything was told. When it breaks off, which is [ErrUnreachable],
-// whoever asks again is told everything again.
+// a client that asks again is told everything again.
 func (c *Client) FollowBatch(ctx context.Context, id string, h BatchHandler) error {
 	q := url.Values{"output": {strconv.FormatBool(h.Output != nil)}}
 	whole, err := c.stream(ctx, "/v1/batches/"+url.PathEscape(id)+"/events", q, func(event string, data []byte) error {

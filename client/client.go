@@ -35,7 +35,7 @@ var ErrUnreachable = errors.New("unreachable")
 type Config struct {
 	// Address is "https://host:port", or "unix:///path/of/agent.sock".
 	Address string
-	// Token authenticates over TLS. Empty for what is open to everybody.
+	// Token authenticates over TLS. Empty for routes that need no token.
 	Token string
 	// CA is the certificate of the fleet's authority, DER. The server's
 	// certificate must be signed by it; the system's authorities are not asked.
@@ -318,7 +318,7 @@ func (c *Client) Lines(ctx context.Context, path string, query url.Values, w io.
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case !body.failed:
-		return err // of w: whoever asked is in trouble, not the line
+		return err // of w: the caller is in trouble, not the line
 	}
 	return fmt.Errorf("%w: %s broke off: %w", ErrUnreachable, path, err)
 }

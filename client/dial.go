@@ -13,7 +13,7 @@ import (
 const (
 	firstDial = 50 * time.Millisecond
 	lastDial  = time.Second
-	// sayAway is after how long it is said that nobody is there.
+	// sayAway is after how long it is said that the server does not answer.
 	sayAway = 2500 * time.Millisecond
 )
 
@@ -44,8 +44,8 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	}
 }
 
-// again reports whether to try again after an error. It tells once that nobody is
-// there, until somebody is.
+// again reports whether to try again after an error. It tells once that no server is
+// there, until one is.
 func (d *dialer) again(err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

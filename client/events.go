@@ -22,7 +22,7 @@ const maxEvent = 1 << 20
 const FromNow = math.MaxUint64
 
 // Events hands every event after an id to handle, in order, and returns when
-// the server ends the stream, handle fails, or ctx ends. Whoever wants to go on
+// the server ends the stream, handle fails, or ctx ends. A caller that wants to go on
 // asks again after the last id that was handled: nothing is skipped.
 func (c *Client) Events(ctx context.Context, after uint64, handle func(api.Event) error) error {
 	q := url.Values{}

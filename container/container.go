@@ -163,7 +163,7 @@ type LogQuery struct {
 	Follow bool
 }
 
-// Watcher is a runtime that tells of changes, whoever caused them.
+// Watcher is a runtime that tells of changes, also of those that others caused.
 type Watcher interface {
 	// Watch calls handle for each change until ctx ends, then returns
 	// context.Cause(ctx). Any other return means that this host cannot be
@@ -196,7 +196,7 @@ type Filer interface {
 	Files(ctx context.Context, name string) (Files, error)
 }
 
-// Files is where the files of a container are. Whoever owns the container decides
+// Files is where the files of a container are. The owner of the container decides
 // what is there: nothing below Root may be opened by a path, but by openat2 with
 // RESOLVE_IN_ROOT.
 type Files struct {

@@ -2,7 +2,7 @@ package container
 
 import "context"
 
-// Debris is something that a crash or a person has left of Hostler, and that nobody will
+// Debris is something that a crash or a person has left of Hostler, and that no operation will
 // ask for again.
 type Debris struct {
 	Kind   string `json:"kind"`   // what it is: half container, mount, cgroup, cable, …
@@ -29,7 +29,7 @@ func (d *Debris) Mend(do func() error) {
 // Tidier is a Runtime that finds what operations of its own have left which were killed.
 type Tidier interface {
 	// Debris returns what is left, and with repair removes what bears our marks. It
-	// touches no container that is whole, nobody else's, and nothing that somebody
+	// touches no container that is whole, none of others, and nothing that an operation
 	// works on. The error is why it could not look.
 	Debris(ctx context.Context, repair bool) ([]Debris, error)
 }

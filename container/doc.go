@@ -12,7 +12,7 @@
 // A container has two identities. Its name is what people type and what the
 // runtime stores; its [CTID] is given at creation, never changes and never
 // comes back, so that work meant for a container that is gone cannot reach its
-// namesake. A container without a CTID was made by somebody else: it is
+// namesake. A container without a CTID was not made by Hostler: it is
 // foreign, it is listed, and nothing here destroys it.
 //
 // Abilities that not every runtime has are optional interfaces, found by

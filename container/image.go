@@ -31,7 +31,7 @@ type Image struct {
 // Layer is a file of the host, a tar archive that is compressed or not.
 type Layer struct {
 	Path string
-	// DiffID is the digest of the uncompressed bytes; empty if nobody knows it.
+	// DiffID is the digest of the uncompressed bytes; empty if it is unknown.
 	DiffID string
 	// Plain tells that it is a whole tree, in which no name hides anything.
 	Plain bool `json:",omitzero"`

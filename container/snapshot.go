@@ -42,7 +42,7 @@ type Snapshot struct {
 	Shared bool `json:"shared,omitzero"`
 	// Paused tells that the container did not run while it was made.
 	Paused bool `json:"paused,omitzero"`
-	// Damaged tells that its record cannot be read, so that nobody can use it.
+	// Damaged tells that its record cannot be read, so that it cannot be used.
 	Damaged bool `json:"damaged,omitzero"`
 }
 

@@ -119,7 +119,7 @@ func (c *Coordinator) TakeRings(ctx context.Context, by core.Actor, rings []byte
 	if !newer {
 		return number, nil
 	}
-	// It is in force whoever waits for it, and nobody can take it again.
+	// It is in force also if the caller has gone, and cannot be taken again.
 	ctx = context.WithoutCancel(ctx)
 	err = c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
 		if err := c.base.Audit(tx, by, "ring.take", fmt.Sprint(number), map[string]any{"digest": digest}); err != nil {
@@ -141,7 +141,7 @@ func (c *Coordinator) TakeRings(ctx context.Context, by core.Actor, rings []byte
 func (c *Coordinator) sayRings() {
 	t := protocol.FleetTopic(c.cfg.FleetName, protocol.ChannelRing)
 	if err := c.cfg.Broker.Publish(t.String(), c.cfg.Rings.Rings(0), true); err != nil {
-		// Whoever runs the broker publishes them when it is up.
+		// The program that runs the broker publishes them when it is up.
 		c.log.Debug("cannot publish the rings", "err", err)
 	}
 	c.sayState(true)

@@ -64,7 +64,7 @@ type Config struct {
 	// Environ is the operator's environment: HOME, or XDG_CONFIG_HOME, is where
 	// the owner's key and the context go.
 	Environ []string
-	// Progress is told each step, concurrently. Default: nobody.
+	// Progress is called with each step, concurrently. Default: no function.
 	Progress func(step string)
 }
 

@@ -26,7 +26,7 @@
 //
 // There are no pid files. What belongs to a fleet follows from its name alone:
 // a directory, a cgroup in each hierarchy, links by their prefix. A node is
-// killed by its cgroup, whoever has moved, forked or lost its parent in it. So
+// killed by its cgroup, also processes that have moved, forked or lost their parent in it. So
 // Down works after anything, a SIGKILL in the middle of Up included.
 //
 // The package needs root, Linux 5.14 (cgroup.kill) and a mounted cgroup2 tree;

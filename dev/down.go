@@ -18,7 +18,7 @@ import (
 func (f *Fleet) Down(ctx context.Context) error {
 	unlock, err := f.lock()
 	if errors.Is(err, ErrNotUp) && f.remains() {
-		// Somebody has removed the files alone.
+		// The files alone were removed.
 		if err = os.MkdirAll(f.dir(), 0o700); err == nil {
 			unlock, err = f.lock()
 		}

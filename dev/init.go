@@ -169,7 +169,7 @@ func (k *keeper) keep(o order, answer *os.File) error {
 	if err != nil {
 		return err
 	}
-	// Whoever reads along shall see the end of what comes first, and whoever
+	// A reader sees the end of what comes first, and a caller that
 	// waits for the answer that there is no more to come.
 	if err := errors.Join(unix.Dup2(int(k.null.Fd()), 0), unix.Dup2(int(k.null.Fd()), 1)); err != nil {
 		return err

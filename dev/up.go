@@ -119,7 +119,7 @@ func (f *Fleet) populate(ctx context.Context, r record) error {
 	return g.Wait()
 }
 
-// freeSubnet finds a /24 that nobody here has a route to. Networks that
+// freeSubnet finds a /24 without a route on this machine. Networks that
 // Hostler gives to containers by itself are not among them.
 func freeSubnet() (netip.Prefix, error) {
 	for third := range 256 {

@@ -6,7 +6,7 @@
 // process of it. The agent tells it a new table with each grant, before it starts
 // anything. Whatever becomes of the agent then, what is in the table is killed at its
 // deadline, on a clock that counts suspended time. A second process follows the first:
-// if the guard dies, it kills everything in the table at once, since nobody can know any
+// if the guard dies, it kills everything in the table at once, since it cannot be known any
 // more how long that may run.
 //
 // It knows nothing of leases, fleets or containers, reads no configuration and writes no

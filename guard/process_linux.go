@@ -187,7 +187,7 @@ func (g *Guard) follow(ctx context.Context, argv []string) (ended <-chan struct{
 	now := slices.Clone(g.holds)
 	g.mu.Unlock()
 	tell(now)
-	go func() { // waited for by whoever reads ended
+	go func() { // waited for by the reader of ended
 		defer close(done)
 		_ = cmd.Wait()
 		g.mu.Lock()

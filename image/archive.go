@@ -45,7 +45,7 @@ func (d directory) open(path string) (io.ReadCloser, error) {
 	return openRegular(d.Root.OpenFile, path)
 }
 
-// openRegular opens a file that is nothing else: no pipe may make anybody wait.
+// openRegular opens a file that is nothing else: no pipe may make a reader wait.
 func openRegular(open func(string, int, fs.FileMode) (*os.File, error), path string) (*os.File, error) {
 	f, err := open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -279,7 +279,7 @@ func (s *Store) fromFile(ctx context.Context, store *blob.Store, w wish) (Record
 	return s.takeStream(ctx, store, w, f, func() {})
 }
 
-// takeStream keeps what comes, whose size nobody knows, and makes an image of it.
+// takeStream keeps what comes, whose size is unknown, and makes an image of it.
 func (s *Store) takeStream(ctx context.Context, store *blob.Store, w wish, from io.Reader, alive func()) (Record, error) {
 	f, err := store.FillNew(s.cfg.MaxBytes)
 	if err != nil {

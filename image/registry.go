@@ -118,7 +118,7 @@ const (
 	firstWait = 500 * time.Millisecond
 )
 
-// guard keeps requests from leaving TLS for a registry that nobody has allowed that for.
+// guard keeps requests from leaving TLS for a registry for which that was not allowed.
 type guard struct {
 	http.RoundTripper
 	insecure []string
@@ -314,7 +314,7 @@ func fill(ctx context.Context, f *blob.File, part v1.Descriptor, came func(int64
 		header.Set("Range", fmt.Sprintf("bytes=%d-", f.Offset()))
 	}
 	if f.Offset() == part.Size {
-		return nil // all of it was there, and nobody had looked at its digest yet
+		return nil // all of it was there, and its digest was not yet looked at
 	}
 	resp, err := get(ctx, header)
 	if err != nil {

@@ -69,7 +69,7 @@ func Open(cfg Config) (*Store, error) {
 	return s, errors.Join(os.MkdirAll(s.records(), 0o700), os.MkdirAll(s.parts(), 0o700), os.MkdirAll(s.reading(), 0o700))
 }
 
-// parts are the files of images, reading the other names of those that somebody reads.
+// parts are the files of images, reading the other names of those that are being read.
 func (s *Store) parts() string   { return filepath.Join(s.cfg.Dir, "parts") }
 func (s *Store) reading() string { return filepath.Join(s.cfg.Dir, "reading") }
 
@@ -231,7 +231,7 @@ func (s *Store) open(key string) (img container.Image, release func(), err error
 }
 
 // hold gives the parts of an image other names in a directory of their own, under which
-// they stay although somebody removes the image.
+// they stay although the image is removed.
 func (s *Store) hold(parts []protocol.Digest) (dir string, err error) {
 	if dir, err = os.MkdirTemp(s.reading(), ""); err != nil {
 		return "", err
@@ -320,7 +320,7 @@ type Limits struct {
 	Bytes int64
 }
 
-// Prune removes the images that exceed limits, and what is left of pulls that nobody went
+// Prune removes the images that exceed limits, and what is left of pulls that were not gone
 // on with. It returns what it removed.
 func (s *Store) Prune(ctx context.Context, l Limits) (gone []Record, freed int64, err error) {
 	err = s.change(ctx, func(parts *blob.Store) error {
@@ -359,7 +359,7 @@ func excess(all []Record, l Limits, now time.Time) (gone []Record) {
 	return gone
 }
 
-// readTime is longer than anybody reads an image.
+// readTime is longer than any reading of an image takes.
 const readTime = 24 * time.Hour
 
 // sweep removes the parts that no image has, and what readers have left that were killed.

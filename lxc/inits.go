@@ -24,7 +24,7 @@ type initProcess struct {
 // runs on.
 const tick = 10 * time.Millisecond
 
-// learn notes that pid was the init of a container, as somebody said who was
+// learn notes that pid was the init of a container, as a process said that was
 // asked at that time since boot. A process that is younger may be another one that
 // was given the pid meanwhile, so it is not noted, and its start is not told.
 func (m *inits) learn(name string, pid int, asked time.Duration) initProcess {

@@ -55,7 +55,7 @@ type Deadlines struct {
 	Destroy time.Duration
 }
 
-// DefaultIDs are the ids of unprivileged containers unless somebody says otherwise.
+// DefaultIDs are the ids of unprivileged containers unless the configuration says otherwise.
 var DefaultIDs = container.IDRange{First: 1_400_000_000, Count: 4096 << 16}
 
 func (c *Config) setDefaults() error {

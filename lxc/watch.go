@@ -51,7 +51,7 @@ var errQuit = errors.New("its daemon is gone")
 var errNoMark = errors.New("lxc-monitor did not repeat our mark")
 
 // Watch implements container.Watcher. It runs liblxc's own monitor, which
-// hears of every container of the directory whoever starts or stops it, within a
+// hears of every container of the directory, however it starts or stops, within a
 // millisecond. When the monitor ends it is started again, with growing delay,
 // and an Event without a name says that something may have been missed.
 //

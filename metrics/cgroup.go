@@ -43,7 +43,7 @@ type group struct {
 
 // payload cuts a cgroup down to that of the whole container: its first process may
 // have moved into one of its own, as systemd does. It reports false if the path is of no
-// container, so that nobody takes the figures of the host for those of a container.
+// container, so that the figures of the host are not taken for those of a container.
 func payload(path string) (string, bool) {
 	parts := strings.Split(path, "/")
 	for i, p := range parts {

@@ -29,7 +29,7 @@ func Usage(ctx context.Context, root string) (bytes, files int64, err error) {
 			if path == root {
 				return err
 			}
-			return nil // it is gone, or nobody may look at it
+			return nil // it is gone, or may not be looked at
 		}
 		info, err := d.Info()
 		if err != nil {

@@ -3,7 +3,7 @@ package mqtt
 import "time"
 
 const (
-	// hidden is how much a write may leave in the system without anybody seeing
+	// hidden is how much a write may leave in the system unseen
 	// whether the line takes it: 16 KiB that wait, the segment that is being
 	// filled, and the first flight.
 	hidden = 64 << 10

@@ -253,7 +253,7 @@ func (l *link) close(goodbye bool) {
 	l.client.Disconnect(uint(handoverTimeout.Milliseconds()))
 }
 
-// receive runs on the library's reader. It must not wait for anybody.
+// receive runs on the library's reader. It must not wait.
 func (l *link) receive(_ paho.Client, m paho.Message) {
 	if l.session.Handle == nil {
 		return // nothing was asked for

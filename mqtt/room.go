@@ -38,7 +38,7 @@ func onItsWay(conn net.Conn) int {
 
 // makeRoom waits until little is on its way, if the line is slow. The system takes up
 // to 64 KiB more than it was told to, which pass such a line in a minute, and whatever
-// comes next waits for them: output that somebody follows, and in a queue further on
+// comes next waits for them: output that a client follows, and in a queue further on
 // the lease of the other connection. A line that takes nothing for as long as a write
 // may take is dead.
 func (l *link) makeRoom() error {

@@ -25,7 +25,7 @@ func tune(_, _ string, c syscall.RawConn) error {
 }
 
 // queued returns how many bytes the system holds for the other side: those that were
-// never sent, and those that nobody has confirmed.
+// never sent, and those that were not confirmed.
 func queued(c *net.TCPConn) int {
 	raw, err := c.SyscallConn()
 	if err != nil {

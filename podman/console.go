@@ -84,7 +84,7 @@ func (c *console) master() (*os.File, error) {
 	return os.NewFile(uintptr(got.fd), "terminal"), nil
 }
 
-// close ends the waiting, and lets go of a terminal that nobody has taken.
+// close ends the waiting, and lets go of a terminal that was not taken.
 func (c *console) close() {
 	c.socket.Close()
 	if got := <-c.got; got.fd >= 0 {

@@ -30,7 +30,7 @@ func cableOf(id container.CTID) string {
 
 // Debris implements container.Tidier. Podman keeps its own records whole; what is left
 // is a container that was prepared and never started, one whose removal was cut short,
-// and a cable that a namespace holds which somebody keeps alive. Of cables it looks at
+// and a cable that a namespace holds which a process keeps alive. Of cables it looks at
 // those that are plugged into Config.Bridge.
 func (r *Runtime) Debris(ctx context.Context, repair bool) (found []container.Debris, err error) {
 	err = r.do(ctx, "list", "", destroyTime, func(ctx context.Context) error {

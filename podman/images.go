@@ -20,7 +20,7 @@ type Image struct {
 	// Digest of its manifest, such as sha256:….
 	Digest string
 	Bytes  int64
-	// Created is when it was made, by whoever made it.
+	// Created is when it was made.
 	Created time.Time
 }
 

@@ -35,7 +35,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// DefaultIDs are the ids of unprivileged containers unless somebody says otherwise.
+// DefaultIDs are the ids of unprivileged containers unless the configuration says otherwise.
 var DefaultIDs = container.IDRange{First: 1_668_435_456, Count: 1024 << 16}
 
 // Runtime is podman on this host. All methods may be called concurrently.

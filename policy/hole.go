@@ -27,7 +27,7 @@ const (
 type narrowing int
 
 const (
-	byNothing narrowing = iota + 1 // whoever may request it, may do anything
+	byNothing narrowing = iota + 1 // every requester may do anything
 	byUser                         // by uid:gid, neither of them 0
 	byPath                         // by directories that hold nothing that others run or trust
 )
@@ -164,7 +164,7 @@ type grant struct {
 
 // holds reports whether a way to root costs enough beside what another grant
 // reserves. Kinds that are refused are judged apart: they are there for nobody, so
-// that a way to root cannot need as much, but it must need somebody's approval.
+// that a way to root cannot need as much, but it must need an approval.
 func (g grant) holds(r grant) bool {
 	return g.need.covers(r.need) || r.rest && r.need.Refused && g.need.Approvals > 0
 }
@@ -360,7 +360,7 @@ func trusted(vital []string, directory string) bool {
 	})
 }
 
-// covers reports whether whoever meets n meets m as well.
+// covers reports whether what meets n meets m as well.
 func (n Need) covers(m Need) bool {
 	switch {
 	case n.Refused || m.None():

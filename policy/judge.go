@@ -157,7 +157,7 @@ var ErrSame = errors.New("the policy is in force already")
 // Admit decides whether a document that was opened by [protocol.OpenPolicy] puts
 // a text into force, and returns the policy that it then is. Its signers must be
 // as many owners as sign a ring, or else whom the policy in force demands for
-// [protocol.KindPolicySet]; where that demands nobody, owners alone do. It
+// [protocol.KindPolicySet]; where that demands no person, owners alone do. It
 // returns [ErrSame] for what was taken before, else [protocol.ErrPolicy] or
 // [protocol.ErrNotApproved].
 func (s Standing) Admit(d protocol.PolicyDocument, signers []protocol.Principal, text []byte) (*Policy, error) {

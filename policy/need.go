@@ -8,7 +8,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// Request is what somebody wants of a host.
+// Request is what a requester wants of a host.
 type Request struct {
 	Host protocol.HostID
 	Spec *protocol.Spec
@@ -78,7 +78,7 @@ func (p *Policy) Needs(r Request) Need {
 	return p.byRules(r)
 }
 
-// byRules is what the first rule says that fits, whoever asks.
+// byRules is what the first rule says that fits.
 func (p *Policy) byRules(r Request) Need {
 	kind := ruled(r.Spec.Kind)
 	for i := range p.file.Rules {

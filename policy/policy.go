@@ -50,8 +50,8 @@ type rule struct {
 	Paths    []string `toml:"paths"`    // directories, of files that are brought or fetched
 
 	// Approvals is how many different persons must have signed, By who they may
-	// be: persons, or @group; nobody named is any person of the ring. FourEyes
-	// is at least two. Refuse lets nobody.
+	// be: persons, or @group; an empty list is any person of the ring. FourEyes
+	// is at least two. Refuse refuses all.
 	Approvals int      `toml:"approvals"`
 	By        []string `toml:"by"`
 	FourEyes  bool     `toml:"four_eyes"`
@@ -82,7 +82,7 @@ type Policy struct {
 func BuiltIn() *Policy { return &Policy{file: file{Version: version}} }
 
 // Closed is in force on a host whose policy cannot be read: it refuses
-// everything to everybody but the host's own root, and says why.
+// everything to all but the host's own root, and says why.
 func Closed(why error) *Policy {
 	everything := rule{Kinds: []string{"*"}, Refuse: true, need: Need{Refused: true, Why: why.Error()}}
 	return &Policy{file: file{Version: version, Rules: []rule{everything}}}
@@ -190,7 +190,7 @@ func checkHost(s string) error {
 func protocolLabel(s string) bool { _, err := protocol.ParseHostID(s); return err == nil }
 
 // checkKind accepts a kind that there is or will be, all kinds of a family, and
-// everything. A kind that nobody knows is a mistake, and would reserve nothing.
+// everything. An unknown kind is a mistake, and would reserve nothing.
 func checkKind(s string) error {
 	if k := protocol.Kind(s); ruled(k) != k {
 		return fmt.Errorf("%s follows the rules of %s: name that instead", k, ruled(k))

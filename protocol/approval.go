@@ -98,7 +98,7 @@ type Approval struct {
 	Type  Type    `json:"hostler"` // always approval/1
 	Fleet FleetID `json:"fleet"`
 	Spec  Digest  `json:"spec"` // of the whole spec, as its bytes travel
-	Kind  Kind    `json:"kind"` // of the spec, for whoever reads the approval alone
+	Kind  Kind    `json:"kind"` // of the spec, for readers of the approval alone
 	// Targets is the root of the list of targets, and Count its length.
 	Targets Digest `json:"targets"`
 	Count   int    `json:"count"`

@@ -181,14 +181,14 @@ type OutputMode string
 
 // The modes.
 const (
-	// OutputKeep drops the middle: the command never waits for anybody.
+	// OutputKeep drops the middle: the command never waits for a reader.
 	OutputKeep OutputMode = "keep"
-	// OutputStream drops nothing while somebody follows: the command waits in
-	// its writes. When nobody has followed for [OutputPatience] it is kept.
+	// OutputStream drops nothing while a client follows: the command waits in
+	// its writes. When no client has followed for [OutputPatience] it is kept.
 	OutputStream OutputMode = "stream"
 )
 
-// OutputPatience is how long a command in mode [OutputStream] waits for somebody
+// OutputPatience is how long a command in mode [OutputStream] waits for a follower
 // to follow it.
 const OutputPatience = 30 * time.Second
 

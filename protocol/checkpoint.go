@@ -3,7 +3,7 @@ package protocol
 import "fmt"
 
 // Checkpoint is the document by which the keeper of an audit log vouches for
-// it: the records up to N are those whose chain of digests ends in H. Whoever
+// it: the records up to N are those whose chain of digests ends in H. A person who
 // holds one can tell that the log was cut, changed or rolled back since.
 //
 // A coordinator signs one for every second of activity. It travels in receipts

@@ -27,7 +27,7 @@ type FileArgs struct {
 }
 
 // ExitChanged is the exit code of a pull whose archive does not begin with what
-// whoever asked for it has.
+// the requester has.
 const ExitChanged = 3
 
 // ExitAbsent is the exit code of a pull of what is not there.

@@ -46,7 +46,7 @@ type PolicyInfo struct {
 	Number uint64 `json:"number,omitzero"`  // of a document
 	Digest Digest `json:"digest,omitzero"`  // of its text
 	Bypass bool   `json:"bypass,omitzero"`  // it accepts its holes
-	Broken string `json:"broken,omitempty"` // why it cannot be used: then nobody may do anything
+	Broken string `json:"broken,omitempty"` // why it cannot be used: then no request is allowed
 }
 
 // Interface is a network interface of a host.

@@ -94,7 +94,7 @@ type Nonce [8]byte
 // Digest is a SHA-256 digest. Its text is 64 lower-case hexadecimal digits.
 type Digest [32]byte
 
-// ActionID names an action for ever: a UUID of version 7, made by whoever
+// ActionID names an action for ever: a UUID of version 7, made by the client that
 // creates the action.
 type ActionID [16]byte
 
@@ -156,7 +156,7 @@ func NewCTID(unixMS int64, random [10]byte) CTID { return ident.NewUUID(unixMS, 
 func NewBatchID(unixMS int64, random [10]byte) BatchID { return ident.NewUUID(unixMS, random) }
 
 // Action returns the id of the action that does one part of a batch: a host's,
-// or an operation's. Whoever asks for the part again, because an answer was lost
+// or an operation's. A client that asks for the part again, because an answer was lost
 // or the first to ask was interrupted, asks for the same action.
 func (b BatchID) Action(part string) ActionID {
 	sum := sha256.Sum256(append([]byte("hostler-batch-1\x00"+string(b[:])), part...))

@@ -95,7 +95,7 @@ func (i *KindInfo) Files() bool {
 
 // Limits of kinds: an exec may take 60 s, a step of a container's life 60 min,
 // and an order waits at most a day for its host (the defaults that operators
-// of the systems before Hostler know). A session serves somebody at a keyboard.
+// of the systems before Hostler know). A session serves a person at a keyboard.
 const (
 	execTimeout      = 60 * time.Second
 	lifecycleTimeout = 60 * time.Minute

@@ -252,7 +252,7 @@ func transitions() []transition {
 }
 
 // Next moves an action. It is pure; the caller makes the result durable before
-// it acts or tells anybody. carry is the reason for a row that carries one (a
+// it acts or tells of it. carry is the reason for a row that carries one (a
 // refusal's code) and is ignored elsewhere. An illegal move is [ErrTransition]
 // and leaves the action where it is.
 func (s State) Next(e Event, o Owner, carry Reason) (State, Reason, error) {

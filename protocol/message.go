@@ -503,7 +503,7 @@ type Exit struct {
 	OOM       bool `json:"oom,omitzero"`
 	TimedOut  bool `json:"timed_out,omitzero"`
 	Cancelled bool `json:"cancelled,omitzero"`
-	HungUp    bool `json:"hung_up,omitzero"` // a session that everybody had left
+	HungUp    bool `json:"hung_up,omitzero"` // a session that all peers had left
 	// Unrecorded: a session that was hung up because its recording could not go on.
 	Unrecorded bool `json:"unrecorded,omitzero"`
 	// Error tells why the command could not begin (binary missing, unknown user).

@@ -50,7 +50,7 @@ type Message struct {
 //	6 signature over the body            12 term, store
 //
 // On [ErrRing] alone the returned message is complete but for checks 11 and
-// 12: whoever fetches rings needs to know whom it came from. The payload is
+// 12: a machine that fetches rings needs to know whom it came from. The payload is
 // read by [Message.Decode].
 func Open(raw []byte, x Expect) (Message, error) {
 	m, err := openMessage(raw, x)

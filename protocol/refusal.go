@@ -21,7 +21,7 @@ const (
 	ErrSize          Code = "size"           // 1: larger than the topic's class allows
 	ErrGrammar       Code = "grammar"        // 2: not an envelope
 	ErrTopic         Code = "topic"          // 3: not a topic of ours, or not one for this receiver
-	ErrUnknownKey    Code = "unknown_key"    // 4: signed by a key that nobody vouches for
+	ErrUnknownKey    Code = "unknown_key"    // 4: signed by a key that no ring vouches for
 	ErrRevokedKey    Code = "revoked_key"    // 4: signed by a key that was revoked
 	ErrRole          Code = "role"           // 4: the key's owner may not say this
 	ErrWrongHost     Code = "wrong_host"     // 4: a host's key on another host's topic
@@ -32,7 +32,7 @@ const (
 	ErrType          Code = "type"           // 8: not the type that belongs to this topic
 	ErrFleet         Code = "fleet"          // 8: another fleet's message
 	ErrFrom          Code = "from"           // 8: the sender it names is not the key's owner
-	ErrTo            Code = "to"             // 8: meant for somebody else
+	ErrTo            Code = "to"             // 8: meant for another receiver
 	ErrAction        Code = "action"         // 8: the action it names is not the topic's
 	ErrAttachment    Code = "attachment"     // 9: attachment of the wrong size or digest
 	ErrRing          Code = "ring_ahead"     // 10: names a newer ring than we hold

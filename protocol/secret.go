@@ -7,12 +7,12 @@ import (
 )
 
 // Sealed is a secret value: an OpenPGP message that only the host of the action
-// can read. Everybody else, coordinator included, sees that there is one, and which
+// can read. All others, the coordinator included, see that there is one, and which
 // variables it sets: LD_PRELOAD makes another command of the one that is approved.
 type Sealed struct {
 	Sealed []byte `json:"sealed" example:"\"wV4DAAAAAAAAAAASAQdA\"" doc:"The OpenPGP message."`
 	// Names are those of the variables, sorted. None is what was sealed before names
-	// were told: nobody can approve that.
+	// were told: that cannot be approved.
 	Names []string `json:"names,omitempty" example:"[\"DB_PASSWORD\"]" doc:"The names of the variables, sorted."`
 }
 

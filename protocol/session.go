@@ -3,7 +3,7 @@ package protocol
 // MaxWho is how long the name of who types may be, in bytes.
 const MaxWho = 255
 
-// Typed is the attachment of an in/1 chunk of the stream [TTY]: what somebody types
+// Typed is the attachment of an in/1 chunk of the stream [TTY]: what a person types
 // in a session, as the package terminal describes it, and who that is.
 type Typed struct {
 	Who    string // as audit logs name people, 1 to MaxWho bytes

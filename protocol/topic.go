@@ -14,7 +14,7 @@ const topicRoot = "hostler/v1/"
 type Channel string
 
 // The channels. Those of a host go up (to the coordinator) or down (to the
-// host); those of the fleet are retained and read by everybody.
+// host); those of the fleet are retained and read by all.
 const (
 	ChannelPresence  Channel = "presence"  // up, retained; also the will
 	ChannelHeartbeat Channel = "heartbeat" // up
@@ -42,7 +42,7 @@ type Direction int
 const (
 	Up    Direction = iota + 1 // the host to the coordinator
 	Down                       // the coordinator to the host
-	Fleet                      // the coordinator to everybody, retained
+	Fleet                      // the coordinator to all, retained
 )
 
 // Direction returns who publishes to the channel, or 0 if there is no such
@@ -108,7 +108,7 @@ func (t Topic) String() string {
 }
 
 // PlainTopic returns the topic on which the coordinator mirrors something of a host as
-// JSON that nobody has signed. It is no topic of messages: [ParseTopic] refuses it.
+// JSON without a signature. It is no topic of messages: [ParseTopic] refuses it.
 func PlainTopic(fleet FleetName, host HostID, what string) string {
 	return plainRoot(fleet) + "host/" + string(host) + "/" + what
 }

@@ -24,7 +24,7 @@ type Process struct {
 	State byte
 }
 
-// Sight is what a run looks like from outside, whoever answers.
+// Sight is what a run looks like from outside.
 type Sight struct {
 	// Supervisor is zero if none lives.
 	Supervisor Process

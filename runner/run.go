@@ -226,7 +226,7 @@ func (run *Run) ask(ctx context.Context, try func() (answered bool, err error)) 
 }
 
 // Credit tells the supervisor that all before these offsets of stdout and stderr
-// is safe elsewhere and may be dropped, and that somebody follows: a command that
+// is safe elsewhere and may be dropped, and that a client follows: a command that
 // waits goes on (see rundir.Spec.WaitMS). The highest that was ever told counts.
 // [rundir.NotTaken] is for a stream that nobody follows.
 // An error means that the supervisor was not reached: it does not listen yet, or

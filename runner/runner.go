@@ -1,4 +1,4 @@
-// Package runner runs commands that outlive whoever ordered them.
+// Package runner runs commands that outlive the process that ordered them.
 //
 // A command's parent is not the agent but a supervisor process, started by
 // Start in a session of its own and with no pipe, no file and no environment in

@@ -103,7 +103,7 @@ type spares struct {
 	mu     sync.Mutex
 	closed bool
 	// idle is by argv. A nil says that there is none and none is to be started:
-	// somebody is about to, or one has died, as those do that know no Later.
+	// one is about to, or one has died, as those do that know no Later.
 	idle map[string]*supervisor
 }
 

@@ -2,7 +2,7 @@ package terminal
 
 import "encoding/binary"
 
-// A Message is what travels between a peer and whoever it is connected to, over a
+// A Message is what travels between a peer and its server, over a
 // connection that is of this peer and keeps messages apart.
 type Message struct {
 	Kind   MessageKind

@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -143,7 +144,7 @@ func (a *Actions) commit(all []decision) ([]queue.Accepted, error) {
 	}
 	a.cfg.Rooms.Spare()
 	if why := a.loop.Degraded(); why != "" {
-		return nil, fmt.Errorf("nothing new is accepted: %s: %w", why, queue.ErrDisk)
+		return nil, fmt.Errorf("nothing new is accepted: %s: %w", why, cmp.Or(a.cfg.Store.Ready(), error(queue.ErrDisk)))
 	}
 	taken, err := a.cfg.Store.AcceptOrders(a.loop.Steps(), arrivals, a.loop.When())
 	if err != nil {

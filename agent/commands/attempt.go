@@ -87,7 +87,7 @@ func (c *worker) follow(ctx context.Context) *actions.Outcome {
 	}
 }
 
-// mayRepeat reports whether an attempt that somebody has killed is made again: it
+// mayRepeat reports whether an attempt that was killed is made again: it
 // is of what does no harm twice, and neither its limit nor a cancel has ended it.
 func (c *worker) mayRepeat(x protocol.Exit) bool {
 	info, _ := protocol.KindOf(c.Spec.Kind)

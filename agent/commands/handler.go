@@ -68,7 +68,7 @@ func (h Handler) Begin(j *actions.Job) {
 	h.Active.Begin(at, act.Cancelling)
 }
 
-// MayBeBrief implements [actions.Brief]: for a session somebody waits.
+// MayBeBrief implements [actions.Brief]: for a session a person waits.
 func (h Handler) MayBeBrief(s *protocol.Spec) bool { return !s.Kind.Interactive() }
 
 // Recover implements [actions.Recoverer]: what became of the attempt is found out.

@@ -61,7 +61,7 @@ func (c *worker) pulls() bool {
 }
 
 // noted adds what a pull has left of its archive to the end of its action. Without
-// it whoever pulled takes nothing, so what cannot be read is not passed over.
+// it the puller takes nothing, so what cannot be read is not passed over.
 func (c *worker) noted(o *actions.Outcome) *actions.Outcome {
 	if !c.pulls() || o.Step.Exit == nil || len(o.Step.Output) == 0 {
 		return o

@@ -10,7 +10,7 @@ import (
 	"github.com/hostler-io/hostler/protocol/port"
 )
 
-// Details are what the agent remembers of a container beyond what it shows to everybody.
+// Details are what the agent remembers of a container beyond what every list shows.
 type Details struct {
 	CTID     protocol.CTID
 	Name     protocol.ContainerName

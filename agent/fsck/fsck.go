@@ -1,12 +1,12 @@
 // Package fsck finds what a crash or a person may leave of Hostler on a host: directories
-// of runs that nobody knows, control groups of commands that are over, containers that
+// of runs without an action, control groups of commands that are over, containers that
 // are half there, and what holds them. It says of each what it is, why it is taken for
 // debris, and what repairing does.
 //
 // What may be removed bears our marks: the form of its name below a directory of ours,
 // the record of a container, a label. No container that is whole is touched, and nothing
-// that somebody works on. The start of the agent repairs the most of this as well: fsck
-// is for whoever wants to know before, and for what a start leaves alone.
+// that an operation works on. The start of the agent repairs the most of this as well: fsck
+// is for users who want to know before, and for what a start leaves alone.
 package fsck
 
 import (
@@ -39,10 +39,10 @@ type Config struct {
 	Spare string
 	// Runtimes are the container technologies of the host.
 	Runtimes map[string]container.Tidier
-	// Backups finds what is left of backups; nil: they are not looked at.
+	// Backups finds the remains of backups. If it is nil, no backup is looked at.
 	Backups container.Tidier
-	// Networks finds what is left of networks, by functions that tell the ids of all
-	// containers and the names of all networks; nil: they are not looked at.
+	// Networks finds the remains of networks, by functions that tell the ids of all
+	// containers and the names of all networks. If it is nil, no network is looked at.
 	Networks func(containers, networks func(context.Context) (map[string]bool, error)) container.Tidier
 }
 
@@ -378,7 +378,7 @@ func (c Config) leaf(path string, run runner.ID, e fs.DirEntry) (d container.Deb
 	d = container.Debris{Kind: "cgroup", Object: path, Cause: "its command is over, or was never known here", Repair: "remove the empty control group"}
 	if run.Action == probe {
 		if _, err := os.Stat("/proc/" + strconv.Itoa(run.Attempt)); err == nil {
-			return d, false // whoever made it is there, or a namesake
+			return d, false // its maker is there, or a namesake
 		}
 	} else if over, err := c.over(run); err != nil || !over {
 		return d, false

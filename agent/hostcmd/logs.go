@@ -17,7 +17,7 @@ import (
 	"github.com/hostler-io/hostler/protocol/hostcmd"
 )
 
-// defaultTail is how many lines of a log are printed unless somebody says otherwise.
+// defaultTail is how many lines of a log are printed unless the user says otherwise.
 const defaultTail = 10_000
 
 // logsCommand prints the log of a container. It asks the runtime by itself, so that it

@@ -25,8 +25,8 @@ import (
 
 // The ends of an exchange that no waiting can mend.
 var (
-	// ErrStranger: whoever answers is not a coordinator of the fleet that the
-	// join code names. Somebody may stand in between.
+	// ErrStranger: the server that answers is not a coordinator of the fleet that the
+	// join code names. Someone may be intercepting the connection.
 	ErrStranger = errors.New("the answering server is not of the fleet that the join code names")
 	// ErrRefused: the coordinator does not take the offer. An [api.Problem] in
 	// the same error says why.
@@ -109,7 +109,7 @@ func (c *Client) rings(ctx context.Context, address string, from uint64) ([]byte
 	defer w.close()
 	b, err := w.do(ctx, http.MethodGet, "rings?from="+strconv.FormatUint(from, 10), nil)
 	if err != nil && !errors.Is(err, errLater) {
-		// Nobody knows yet who that is, so its no decides nothing.
+		// It is not yet known which server that is, so its no decides nothing.
 		return nil, fmt.Errorf("%w: %v", errLater, err)
 	}
 	return b, err

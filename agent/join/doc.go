@@ -10,10 +10,10 @@
 // # Whom it believes
 //
 // Nothing is believed for having come from an address. The join code names one
-// ring by its digest; rings are fetched from whoever answers, because they
+// ring by its digest; rings are fetched from any server that answers, because they
 // prove themselves, and lead to the ring in force. Everything else goes only to
 // a server whose certificate chains to an authority in that ring, and the key
-// that the coordinator names must stand in it. Against somebody who holds an
+// that the coordinator names must stand in it. Against an attacker who holds an
 // authority of the ring stand the four words: they are computed here, from what
 // this side has seen.
 //

@@ -51,7 +51,7 @@ type Record struct {
 	Revoked       []protocol.KeyID `json:"revoked,omitzero"`
 }
 
-// Begin returns the record of somebody who has just been given a code.
+// Begin returns the record of a host that has just been given a code.
 func Begin(code string, host protocol.HostID, labels []string) (Record, error) {
 	c, err := enrol.ParseJoinCode(code)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package local is the agent's HTTP on a unix socket: what the people of a host
 // may ask of its agent, with or without a coordinator.
 //
-//	GET  /ping                      is anybody there
+//	GET  /ping                      answers while the agent runs
 //	GET  /readyz                    does it accept actions: 200, or 503 with the reason
 //	GET  /status                    one look ([api.AgentStatus])
 //	GET  /metrics                   for Prometheus
@@ -179,7 +179,7 @@ func read(w http.ResponseWriter, r *http.Request, v any) error {
 		return fmt.Errorf("read the body: %w", err)
 	}
 	b, err := io.ReadAll(r.Body)
-	_ = conn.SetReadDeadline(time.Time{}) // whoever waits for an action may wait for long
+	_ = conn.SetReadDeadline(time.Time{}) // a client that waits for an action may wait for long
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return newProblem(api.CodeTooLarge, fmt.Sprintf("the body is larger than %d bytes", tooLarge.Limit))
 	}

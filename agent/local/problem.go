@@ -44,6 +44,7 @@ func (h *handlers) problemOf(ctx context.Context, err error) *api.Problem {
 		{agent.ErrNotYours, api.CodeDenied, "root may; a session that is begun with --shared is for others too"},
 		{agent.ErrExists, api.CodeExists, ""},
 		{agent.ErrFull, api.CodeUnavailable, "look why the coordinator cannot be reached: curl --unix-socket … /status"},
+		{agent.ErrAudit, api.CodeUnavailable, "look what the log of the agent says of its audit log: journalctl -u hostler-agent"},
 		{agent.ErrDisk, api.CodeUnavailable, "free space on the file system of the agent's state_dir"},
 		{agent.ErrNoMember, api.CodeInvalid, "join a fleet first: hostler-agent join CODE"},
 		{relay.ErrNoSession, api.CodeInvalid, "its output can be followed: hostler action logs ID --follow"},

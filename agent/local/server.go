@@ -28,7 +28,7 @@ const (
 var errShutdown = errors.New("the agent is ending")
 
 // Listen makes the socket at path, with mode 0660 and the given group, −1 for
-// that of the process. A socket that nobody serves is what a process left that
+// that of the process. A socket without a server is what a process left that
 // was killed, and is replaced; one that answers, or anything else that stands
 // there, is an error.
 func Listen(ctx context.Context, path string, group int) (net.Listener, error) {
@@ -55,7 +55,7 @@ func Listen(ctx context.Context, path string, group int) (net.Listener, error) {
 	return l, nil
 }
 
-// removeStale removes a socket that nobody serves.
+// removeStale removes a socket without a server.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -104,7 +104,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
 	defer cancel()
 	if s.Shutdown(patience) != nil {
-		_ = s.Close() // what hangs is cut; there is nobody left to tell
+		_ = s.Close() // what hangs is cut; no caller is left to tell
 	}
 	return context.Cause(ctx)
 }

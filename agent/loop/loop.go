@@ -224,10 +224,14 @@ func (l *Loop) Disk(err error) bool {
 	case err == nil:
 		return true
 	case errors.Is(err, queue.ErrDisk):
-		if l.degraded == "" {
-			l.cfg.Log.Error("the disk is full or failing; nothing new is accepted", "error", err)
+		why := "the disk is full or failing"
+		if errors.Is(err, queue.ErrAudit) {
+			why = "the audit log of this host takes no records"
 		}
-		l.degraded, l.moved = "the disk is full or failing", true
+		if l.degraded == "" {
+			l.cfg.Log.Error(why+"; nothing new is accepted", "error", err)
+		}
+		l.degraded, l.moved = why, true
 		if l.disk != nil {
 			l.disk.In(RetryDisk)
 		}
@@ -254,7 +258,7 @@ func (l *Loop) Mended() bool {
 		return false
 	}
 	l.degraded = ""
-	l.cfg.Log.Info("the disk works again")
+	l.cfg.Log.Info("the disk and the audit log work again; new actions are accepted")
 	return true
 }
 

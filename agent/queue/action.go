@@ -175,6 +175,7 @@ func (q *Queue) Finish(ctx context.Context, ends []Ending, now Now) ([]Action, e
 	acts := make([]Action, len(ends))
 	err := q.pressed(func() error {
 		return q.commit(ctx, failpoint.OutcomeKept, "finishing actions from "+ends[0].Action.String(), func(tx txn) error {
+			tx.whatHappened()
 			for i, e := range ends {
 				var err error
 				if acts[i], err = step(tx, e.Action, now, func(*Action) Step { return e.Step }); err != nil {
@@ -370,9 +371,9 @@ func tellAfter(tx txn, since uint64, now Now) (told uint64, err error) {
 	return tx.memory.accepted, err
 }
 
-// again repeats what is known of an action for whoever ordered it once more.
+// again repeats what is known of an action for a coordinator that ordered it once more.
 //
-// If that was another spec, the record here wins, and is told as a whole: whoever
+// If that was another spec, the record here wins, and is told as a whole: a coordinator that
 // ordered it has to know what is there.
 func again(tx txn, act *Action, spec []byte, now Now) error {
 	event := act.Event

@@ -2,10 +2,12 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
 
+	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 )
@@ -102,6 +104,72 @@ func note(tx txn, r audit.Record) error {
 	return err
 }
 
+// maxReserve is how many records the reserve of the log takes: containers that keep
+// failing for a night, and the ends of what runs.
+const maxReserve = 10_000
+
+// whatHappened tells that the step keeps what happened already, or must happen: if the
+// log refuses its records, they go into the reserve. Any other step is refused with them.
+func (tx txn) whatHappened() { tx.memory.happened = true }
+
+// writeRecords writes the records of a step.
+func (tx txn) writeRecords() error {
+	m := tx.memory
+	all := m.records
+	m.records = nil
+	into := "audit"
+	for len(all) > 0 {
+		some := all[:min(len(all), atOnce)]
+		args := make([]any, len(some))
+		for i, b := range some {
+			args[i] = b
+		}
+		_, err := tx.Exec(`INSERT INTO `+into+` (record) VALUES `+rowsOf1[len(some)], args...)
+		if err = tx.refused(err); errors.Is(err, ErrAudit) && m.happened && into == "audit" {
+			into = "audit_reserve"
+			err = tx.reserveTakes(len(all))
+		} else if err == nil {
+			all = all[len(some):]
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused gives the error of a log that takes no records its name. What the disk is to
+// blame for, or damage, is not the log's.
+func (tx txn) refused(err error) error {
+	for _, other := range []error{nil, sqldb.ErrFull, sqldb.ErrIO, sqldb.ErrCorrupt, sqldb.ErrTxDone} {
+		if errors.Is(err, other) {
+			return err
+		}
+	}
+	tx.refusing.Store(true)
+	return fmt.Errorf("%w: %w", ErrAudit, err)
+}
+
+// reserveTakes is ErrAudit if the reserve does not take n records more.
+func (tx txn) reserveTakes(n int) error {
+	var there int
+	err := tx.QueryRow(`SELECT count(*) FROM audit_reserve`).Scan(&there)
+	if err == nil && there+n > maxReserve {
+		err = fmt.Errorf("%w, and %d wait for it", ErrAudit, there)
+	}
+	return err
+}
+
+// spendReserve puts the records of the reserve into the log.
+func (tx txn) spendReserve() error {
+	n, err := tx.Exec(`INSERT INTO audit (record) SELECT record FROM audit_reserve ORDER BY n`)
+	if err == nil && n > 0 {
+		_, err = tx.Exec(`DELETE FROM audit_reserve`)
+		return err
+	}
+	return tx.refused(err)
+}
+
 // moved records and reports that an action has moved.
 func moved(tx txn, a *Action, became *protocol.Container, now Now) error {
 	if err := recorded(tx, a, now); err != nil {
@@ -157,10 +225,12 @@ func (l *Log) Record(ctx context.Context, r audit.Record) error {
 }
 
 // RecordDone writes records of what is done whether they are written or not. On a
-// disk that is full it uses the space that was set aside.
+// disk that is full it uses the space that was set aside, and if the log takes no
+// records, its reserve.
 func (l *Log) RecordDone(ctx context.Context, all []audit.Record) error {
 	return l.queue.pressed(func() error {
 		return l.queue.update(ctx, "recording what is done", func(tx txn) error {
+			tx.whatHappened()
 			for _, r := range all {
 				if err := note(tx, r); err != nil {
 					return err

@@ -19,7 +19,10 @@ import (
 // wait, the newest state of each id waits in their stead: what was between is
 // merged, what holds in the end is told.
 func (q *Queue) Apply(ctx context.Context, c Change, now Now) error {
-	return q.commit(ctx, failpoint.ContainersKept, "recording containers", func(tx txn) error { return change(tx, c, now) })
+	return q.commit(ctx, failpoint.ContainersKept, "recording containers", func(tx txn) error {
+		tx.whatHappened()
+		return change(tx, c, now)
+	})
 }
 
 func change(tx txn, c Change, now Now) error {

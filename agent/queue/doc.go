@@ -5,7 +5,7 @@
 // an action's, a stream's or a container's life in one transaction, so that
 // whatever line the agent is killed at, either the step was made or it was not:
 // there is nothing to repair on start. When a method returns nil the step is on
-// disk, and only then may the caller act upon it or tell anybody.
+// disk, and only then may the caller act upon it or report it.
 //
 // # What is in it
 //
@@ -23,5 +23,7 @@
 // writes its report into the outbox in the same transaction.
 //
 // A disk that is full or fails gives [ErrDisk]: nothing of the step was kept and
-// it may be tried again. The queue never loses what it held.
+// it may be tried again. The queue never loses what it held. An audit log that alone
+// takes no records gives [ErrAudit] to what is new; the records of what happened all the
+// same wait in a reserve beside it.
 package queue

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
@@ -15,7 +16,8 @@ import (
 // txn is the transaction of one step, or of a look at the queue.
 type txn struct {
 	*sqldb.Tx
-	memory *memory // nil in a look
+	memory   *memory      // nil in a look
+	refusing *atomic.Bool // see [Queue.refusing]
 }
 
 // memory holds what almost every step reads and changes: where the streams stand and
@@ -31,6 +33,7 @@ type memory struct {
 	counted  bool
 	evidence []byte // nil: not changed
 	records  [][]byte
+	happened bool // see [txn.whatHappened]
 	pushed   []pushed
 
 	steps uint64 // how many there were, undone ones too
@@ -153,16 +156,9 @@ var rowsOf1, rowsOf4, rowsOf5 = rows(1), rows(4), rows(5)
 // what reads those rows before.
 func (tx txn) settle() error {
 	m := tx.memory
-	for some := range slices.Chunk(m.records, atOnce) {
-		var args []any
-		for _, b := range some {
-			args = append(args, b)
-		}
-		if _, err := tx.Exec(`INSERT INTO audit (record) VALUES `+rowsOf1[len(some)], args...); err != nil {
-			return err
-		}
+	if err := tx.writeRecords(); err != nil {
+		return err
 	}
-	m.records = nil
 	for some := range slices.Chunk(m.moved, atOnce) {
 		var args []any
 		for _, s := range some {
@@ -202,7 +198,9 @@ func (tx txn) end() (step uint64, places map[protocol.Stream]streamEnds, items [
 			return 0, nil, nil, err
 		}
 	}
-	return m.steps, places, items, tx.settle()
+	err = tx.settle()
+	m.happened = false
+	return m.steps, places, items, err
 }
 
 // known is a copy of where the streams stand on the disk. It saves reading what this

@@ -42,9 +42,11 @@ type Queue struct {
 	reserve durable.Reserve
 	beside  beside
 	lacking atomic.Bool // the reserve is not there
-	freed   receipts    // whose rows go with the next step
-	memory  memory
-	known   known
+	// refusing tells that the audit log took no record when it was last tried.
+	refusing atomic.Bool
+	freed    receipts // whose rows go with the next step
+	memory   memory
+	known    known
 }
 
 // cacheKiB is small: the newest actions and the outbox fit, and the rest is of
@@ -157,7 +159,7 @@ func (q *Queue) update(ctx context.Context, what string, fn func(txn) error) err
 	var places map[protocol.Stream]streamEnds
 	var items []pushed
 	err := q.db.Update(ctx, func(db *sqldb.Tx) error {
-		tx := txn{db, &q.memory}
+		tx := txn{db, &q.memory, &q.refusing}
 		for _, r := range freed {
 			if err := free(tx, r); err != nil {
 				return err
@@ -202,7 +204,7 @@ func (q *Queue) commit(ctx context.Context, step failpoint.Step, what string, fn
 // uses what was set aside. [Queue.Reserved] tells, and [Queue.Probe] sets it aside again.
 func (q *Queue) pressed(step func() error) error {
 	err := step()
-	if errors.Is(err, ErrDisk) && q.Spend() {
+	if errors.Is(err, ErrDisk) && !errors.Is(err, ErrAudit) && q.Spend() {
 		err = step()
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 )
 
 // Action returns one action, or what its tombstone still tells, or
@@ -144,9 +145,17 @@ func (q *Queue) Emptied(ctx context.Context, gone []protocol.ActionID) error {
 	})
 }
 
-// Reserved reports whether space is set aside for the ends of actions. Without it
-// nothing should be accepted that will have an end.
-func (q *Queue) Reserved() bool { return !q.lacking.Load() }
+// Ready says why no action should be accepted: [ErrAudit] while the audit log takes no
+// records, ErrDisk while no space is set aside for the ends of actions. nil: all is well.
+func (q *Queue) Ready() error {
+	switch {
+	case q.refusing.Load():
+		return ErrAudit
+	case q.lacking.Load():
+		return fmt.Errorf("no space is set aside for ends: %w", ErrDisk)
+	}
+	return nil
+}
 
 // Spend gives up what is set aside, and reports whether there was anything.
 func (q *Queue) Spend() bool {
@@ -155,15 +164,28 @@ func (q *Queue) Spend() bool {
 }
 
 // Probe writes something that changes nothing, to see whether the disk takes it,
-// and sets space aside for the ends of actions if that was used. An agent that
-// found the disk full accepts nothing until this succeeds.
-func (q *Queue) Probe(ctx context.Context) error {
+// and sets space aside for the ends of actions if that was used. If the audit log has
+// refused records, it gets them now, and one that says that it takes records again. An
+// agent that found the disk full, or its log refusing, accepts nothing until this succeeds.
+func (q *Queue) Probe(ctx context.Context, now Now) error {
+	refused := q.refusing.Load()
 	err := q.update(ctx, "trying the disk", func(tx txn) error {
+		if refused {
+			if err := tx.spendReserve(); err != nil {
+				return err
+			}
+			if err := note(tx, audit.Record{AtMS: now.WallMS, Actor: "host", Verb: "audit.resume"}); err != nil {
+				return err
+			}
+		}
 		_, err := tx.Exec(`UPDATE self SET buried = buried`)
 		return err
 	})
 	if err != nil {
 		return err
+	}
+	if refused {
+		q.refusing.Store(false)
 	}
 	if err := q.fillReserve(); err != nil {
 		return err

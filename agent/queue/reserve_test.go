@@ -69,18 +69,18 @@ func TestFullDisk(t *testing.T) {
 	if aside() != 0 {
 		t.Error("what was set aside for an end was not used for it")
 	}
-	if q.Reserved() {
-		t.Error("nobody is told that nothing is set aside")
+	if err := q.Ready(); !errors.Is(err, queue.ErrDisk) || errors.Is(err, queue.ErrAudit) {
+		t.Errorf("with nothing set aside the queue is ready: %v", err)
 	}
 	allow(1 << 19) // the database has room, the reserve has not
 	if _, err := finish(q, t.Context(), o.Action, queue.Step{Event: protocol.EventSucceed}, now); err != nil {
 		t.Errorf("finishing with some room: %v", err)
 	}
-	if err := q.Probe(t.Context()); !errors.Is(err, queue.ErrDisk) || aside() != 0 {
+	if err := q.Probe(t.Context(), now); !errors.Is(err, queue.ErrDisk) || aside() != 0 {
 		t.Errorf("a disk without room for the reserve: %v, %d bytes set aside", err, aside())
 	}
 	allow(limit.Cur)
-	if err := q.Probe(t.Context()); err != nil || aside() != 1<<20 || !q.Reserved() {
+	if err := q.Probe(t.Context(), now); err != nil || aside() != 1<<20 || q.Ready() != nil {
 		t.Errorf("a disk with room: %v, %d bytes set aside", err, aside())
 	}
 	if act, err := q.Action(t.Context(), o.Action); err != nil || act.State != protocol.StateDone {
@@ -113,11 +113,11 @@ func TestRecordsOnFullDisk(t *testing.T) {
 	}
 	f.Close()
 	r := audit.Record{Actor: "host", Verb: "container.correct-start", Detail: map[string]any{"name": strings.Repeat("x", 1000)}}
-	if err := q.Audit().Record(t.Context(), r); !errors.Is(err, queue.ErrDisk) || !q.Reserved() {
-		t.Errorf("a record that may be refused: %v, reserved %v", err, q.Reserved())
+	if err := q.Audit().Record(t.Context(), r); !errors.Is(err, queue.ErrDisk) || q.Ready() != nil {
+		t.Errorf("a record that may be refused: %v, reserved %v", err, q.Ready())
 	}
 	n := records(t, q)
-	for q.Reserved() { // the log of the database has some room left at first
+	for q.Ready() == nil { // the log of the database has some room left at first
 		if err := q.Audit().RecordDone(t.Context(), []audit.Record{r, r}); err != nil {
 			t.Fatal(err)
 		}

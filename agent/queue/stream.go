@@ -16,8 +16,9 @@ import (
 )
 
 // Begin counts a process start, before its first message. It returns who the
-// process is. On a disk that is full it uses the space that was set aside: the
-// workloads of a host that was restarted wait for it.
+// process is. On a disk that is full it uses the space that was set aside, and if the
+// audit log takes no records, its reserve: the workloads of a host that was restarted
+// wait for it.
 func (q *Queue) Begin(ctx context.Context, now Now) (id Identity, err error) {
 	err = q.pressed(func() error {
 		id, err = q.begin(ctx, now)
@@ -29,6 +30,10 @@ func (q *Queue) Begin(ctx context.Context, now Now) (id Identity, err error) {
 func (q *Queue) begin(ctx context.Context, now Now) (Identity, error) {
 	var id Identity
 	err := q.commit(ctx, failpoint.StartCounted, "counting the process start", func(tx txn) error {
+		tx.whatHappened()
+		if err := tx.spendReserve(); err != nil && !errors.Is(err, ErrAudit) {
+			return err
+		}
 		id = Identity{Store: q.store, Boot: now.Boot}
 		var before, coordinator string
 		var named bool

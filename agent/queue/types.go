@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -14,6 +15,9 @@ var (
 	// ErrDisk: the step could not be written. Nothing of it was kept; it can be
 	// tried again and works as soon as the disk does.
 	ErrDisk = errors.New("the agent's queue cannot be written")
+	// ErrAudit is ErrDisk where the audit log alone takes no record: what would have to
+	// be recorded there cannot be done.
+	ErrAudit = fmt.Errorf("%w: its audit log takes no records", ErrDisk)
 	// ErrUnfinished: its maker was killed before the first rows were there, so
 	// there is nothing in it to lose.
 	ErrUnfinished = errors.New("the agent's queue was never finished")
@@ -128,7 +132,7 @@ func (a *Action) Closed(spec *protocol.Spec) bool {
 
 // Expired reports whether the start budget of an action that waits is gone at
 // a moment of the boot clock. After a reboot it counts from the beginning:
-// time powered off does not count, and nobody knows the rest.
+// time powered off does not count, and the rest is unknown.
 func (a *Action) Expired(boot string, bootMS int64) bool {
 	from := a.AcceptBootMS
 	if a.Boot != boot {
@@ -191,7 +195,7 @@ const (
 	CauseOrder    Cause = "order"    // an action of a user
 	CauseContract Cause = "contract" // its host was cut off for too long
 	CauseHealth   Cause = "health"   // its check failed too often
-	CauseAgent    Cause = "agent"    // somebody had started it against its user's will
+	CauseAgent    Cause = "agent"    // it had been started against its user's will
 	CauseHost     Cause = "host"     // its host was shut down, or lost power
 	CauseOOM      Cause = "oom"      // it wanted more memory than there was
 	CauseExit     Cause = "exit"     // its first process ended without an error

@@ -1,13 +1,93 @@
 package queue_test
 
 import (
+	"encoding/json"
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 )
+
+// TestReserveOfTheLog: records of what happens while the audit log takes none come into it
+// when it does again, in their order, and with one that says so. Until then the queue is
+// not ready, however often the agent starts.
+func TestReserveOfTheLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "queue.db")
+	q, err := queue.Create(t.Context(), queue.Config{Path: path}, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { q.Close() }()
+	o := order(1)
+	o.Begin = &queue.Change{}
+	accept(t, q, o)
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, path, `CREATE TRIGGER down BEFORE INSERT ON audit WHEN (SELECT length(checkpoint) = 0 FROM self) BEGIN SELECT RAISE(ABORT, 'the log is down'); END`)
+	for range 2 {
+		if q, err = queue.Open(t.Context(), queue.Config{Path: path}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.Begin(t.Context(), now); err != nil {
+			t.Fatalf("the agent does not start: %v", err)
+		}
+		if err := q.Ready(); !errors.Is(err, queue.ErrAudit) {
+			t.Errorf("the queue is ready: %v", err)
+		}
+		if err := q.Probe(t.Context(), now); !errors.Is(err, queue.ErrAudit) {
+			t.Errorf("the log is said to take records: %v", err)
+		}
+		if err := q.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if q, err = queue.Open(t.Context(), queue.Config{Path: path}); err != nil {
+		t.Fatal(err)
+	}
+	started := []audit.Record{{Actor: "host", Verb: "container.correct-start", Object: "web"}}
+	if err := q.Audit().RecordDone(t.Context(), started); err != nil {
+		t.Errorf("what is done is not recorded: %v", err)
+	}
+	if act, err := finish(q, t.Context(), o.Action, queue.Step{Event: protocol.EventSucceed}, now); err != nil || act.State != protocol.StateDone {
+		t.Errorf("what runs does not end: %v, %v", act.State, err)
+	}
+	verbs := func() (all []string) {
+		t.Helper()
+		_, _, err := q.Audit().Export(t.Context(), func(line []byte) error {
+			var r struct {
+				Verb string `json:"verb"`
+			}
+			err := json.Unmarshal(line, &r)
+			all = append(all, r.Verb)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	before := verbs()
+	q.Audit().KeepCheckpoint([]byte("the log works again"))
+	if err := q.Probe(t.Context(), now); err != nil || q.Ready() != nil {
+		t.Fatalf("the way back: %v, %v", err, q.Ready())
+	}
+	want := append(before, "agent.start", "agent.start", "container.correct-start", "action.succeed", "audit.resume")
+	if got := verbs(); !slices.Equal(got, want) {
+		t.Errorf("the log has %v, want %v", got, want)
+	}
+	accept(t, q, order(2))
+	if _, err := q.Begin(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	if got := verbs(); !slices.Equal(got, append(want, "action.accept", "agent.start")) {
+		t.Errorf("then it has %v", got)
+	}
+}
 
 // TestNothingBeginsUnrecorded: while the audit log takes no record, nothing is
 // accepted, begun or cancelled, and nothing is left of the try.
@@ -33,13 +113,18 @@ func TestNothingBeginsUnrecorded(t *testing.T) {
 	reopen(`CREATE TRIGGER down BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'the log is down'); END`)
 	at := down(t, q, protocol.StreamOrder)
 	for what, try := range map[string]func() error{
-		"an order":             func() error { _, _, err := acceptOrder(t.Context(), q, at, order(2), now); return err },
-		"a start":              func() error { _, err := q.Start(t.Context(), accepted.Action, queue.Change{}, now); return err },
-		"a cancel":             func() error { _, err := q.Cancel(t.Context(), protocol.Position{}, accepted.Action, now); return err },
-		"a start of the agent": func() error { _, err := q.Begin(t.Context(), now); return err },
+		"an order": func() error { _, _, err := acceptOrder(t.Context(), q, at, order(2), now); return err },
+		"a start":  func() error { _, err := q.Start(t.Context(), accepted.Action, queue.Change{}, now); return err },
+		"a cancel": func() error { _, err := q.Cancel(t.Context(), protocol.Position{}, accepted.Action, now); return err },
+		"a record of what may be refused": func() error {
+			return q.Audit().Record(t.Context(), audit.Record{Actor: "host", Verb: "session.attach"})
+		},
 	} {
-		if err := try(); err == nil {
-			t.Errorf("%s was written without its record", what)
+		if err := try(); !errors.Is(err, queue.ErrAudit) || !errors.Is(err, queue.ErrDisk) {
+			t.Errorf("%s is written without its record: %v", what, err)
+		}
+		if err := q.Ready(); !errors.Is(err, queue.ErrAudit) {
+			t.Errorf("after %s the queue is ready: %v", what, err)
 		}
 	}
 	if _, err := q.Action(t.Context(), order(2).Action); !errors.Is(err, queue.ErrUnknown) {

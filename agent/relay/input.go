@@ -17,10 +17,10 @@ import (
 
 // Numbers of what comes down.
 const (
-	// holdEvery is how often the connection is held open while somebody reads
+	// holdEvery is how often the connection is held open while a client reads
 	// from it: more often than it would be closed for being idle.
 	holdEvery = 10 * time.Second
-	// holdSession is the same while somebody types: a connection that was lost
+	// holdSession is the same while a person types: a connection that was lost
 	// is missed by a person, and not by a sender who tries again.
 	holdSession = time.Second
 	// maxFinished is how many streams are remembered that are over, to answer a

@@ -7,7 +7,7 @@
 //	   │  └─ a trial failed, but the coordinator was away too: once more when it is back
 //	   └──── trials failed while the coordinator answered the old agent ──▶ failed
 //
-// The trial itself needs the agent out of the way, so whoever runs the agent makes it:
+// The trial itself needs the agent out of the way, so the program that runs the agent makes it:
 // see [Config.Swap]. The new agent is tried beside a copy of the agent's memory. Until
 // it is proved, no program and no state of the host has changed.
 package upgrade

@@ -59,7 +59,7 @@ func (u *Uplink) trustMoved() {
 	}
 }
 
-// dropEvidence forgets what removed coordinators have signed: nobody believes it any
+// dropEvidence forgets what removed coordinators have signed: no check believes it any
 // more, and a stolen key may have filled the room for evidence with it.
 func (u *Uplink) dropEvidence() {
 	var signed [][]byte

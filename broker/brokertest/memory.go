@@ -29,7 +29,7 @@ func newLine() (l *line, client, server net.Conn) {
 // cut breaks the line as a reset would.
 func (l *line) cut() { l.a.close(errCut); l.b.close(errCut) }
 
-// freeze lets nothing through any more and tells nobody: both ends believe to be
+// freeze lets nothing through any more and tells neither end: both believe to be
 // connected.
 func (l *line) freeze() { l.a.freeze(); l.b.freeze() }
 

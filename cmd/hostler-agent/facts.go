@@ -102,8 +102,9 @@ func (f *facts) values(now time.Duration, date time.Time, containers []agent.Con
 	return all
 }
 
-// calendar is the date by a clock that nobody sets. The wall clock is asked once, when it
-// is not before what is known to have been: a jump of it changes nothing.
+// calendar is the date by the boot clock, which cannot be set. The wall clock is read once,
+// as soon as it is not before the newest date that is known. Later jumps of the wall clock
+// change nothing.
 type calendar struct {
 	date time.Time
 	at   time.Duration // boot clock of date

@@ -70,7 +70,7 @@ func fsckCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 	return cmd
 }
 
-// check looks at this host, and repairs it if nobody else is at work.
+// check looks at this host, and repairs it if no other process is at work.
 func check(ctx context.Context, c config, repair bool, log *slog.Logger) (r fsck.Report, err error) {
 	s := state(c.StateDir)
 	if repair {

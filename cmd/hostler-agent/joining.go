@@ -22,7 +22,7 @@ import (
 	"github.com/hostler-io/hostler/runner"
 )
 
-// errRefused marks ends that are somebody's decision.
+// errRefused marks ends that a person has decided.
 var errRefused = errors.New("refused")
 
 // listTimeout bounds how long an offer waits for lists of containers.
@@ -183,7 +183,7 @@ func explain(r join.Record, err error) error {
 // errNoFleet tells that there is nothing to leave.
 var errNoFleet = daemon.Usage(errors.New("this host has joined no fleet"))
 
-// leaveFleet makes the host nobody's. It asks on in unless it is sure.
+// leaveFleet makes the host a member of no fleet. It asks on in unless it is sure.
 func leaveFleet(ctx context.Context, c config, sure bool, in io.Reader, out io.Writer) error {
 	s := state(c.StateDir)
 	if _, err := os.Stat(string(s)); errors.Is(err, fs.ErrNotExist) {

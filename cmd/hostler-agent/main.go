@@ -1,5 +1,5 @@
 // Hostler-agent looks after one host: it runs commands and containers as its
-// people and its coordinator ask, keeps them as they should be while nobody can
+// people and its coordinator ask, keeps them as they should be while no one can
 // be reached, and reports.
 //
 // A host becomes a member of a fleet by hostler-agent join with a code that an
@@ -31,12 +31,12 @@ func main() {
 	os.Exit(program(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// exitRefused is the exit code of what somebody with the right to do so has refused.
+// exitRefused is the exit code of what an authorised person has refused.
 const exitRefused = 4
 
 func program(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return daemon.Run(ctx, rootCommand(), args, stdin, stdout, stderr,
-		daemon.Exit{Err: hostcmd.ErrChanged, Code: protocol.ExitChanged, Silent: true}, // whoever pulls begins anew, and says so
+		daemon.Exit{Err: hostcmd.ErrChanged, Code: protocol.ExitChanged, Silent: true}, // the puller begins anew, and says so
 		daemon.Exit{Err: errLeft, Code: daemon.ExitFailed, Silent: true},               // it was printed
 		daemon.Exit{Err: hostcmd.ErrUnwell, Code: daemon.ExitFailed, Silent: true},     // likewise
 		daemon.Exit{Err: errRefused, Code: exitRefused},

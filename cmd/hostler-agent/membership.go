@@ -203,7 +203,7 @@ const (
 // upkeep brings up to date what no message does, until ctx ends: the
 // certificate when two thirds of its life are over, and the rings when the
 // broker is not of those that we hold. Nothing depends on the former: inside the
-// fleet nobody looks at dates, so the next connection is early enough.
+// fleet no peer looks at dates, so the next connection is early enough.
 func (m *membership) upkeep(ctx context.Context) error {
 	for {
 		if clock.Now().After(certs.RenewAt(m.cert.Load().Leaf)) {
@@ -279,7 +279,7 @@ func (m *membership) renew(ctx context.Context) error {
 	return nil
 }
 
-// validity is from when until when the host's certificate is good; zero if nobody can tell.
+// validity is from when until when the host's certificate is good; zero if it is unknown.
 func (m *membership) validity() (from, until time.Time) {
 	if leaf := m.cert.Load().Leaf; leaf != nil {
 		return leaf.NotBefore, leaf.NotAfter

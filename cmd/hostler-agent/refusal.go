@@ -65,7 +65,7 @@ func (c *heedfulConn) note(err error) {
 // askWhy asks the coordinator where this host stands when a broker refuses it,
 // until ctx ends. A fleet whose coordinator was replaced has another authority,
 // which has a certificate for us; the people of a host that was revoked learn it
-// here. What runs goes on, whoever says so.
+// here. What runs goes on in any case.
 func (m *membership) askWhy(ctx context.Context) error {
 	for {
 		select {

@@ -190,7 +190,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	return n.serve(ctx, host)
 }
 
-// noFleet stands for the fleet of a host that has none. Nobody ever sees it.
+// noFleet stands for the fleet of a host that has none. It is never shown.
 func noFleet() protocol.FleetID { return protocol.FleetID{1} }
 
 // join gives the agent its coordinator, if the host is a member.
@@ -335,7 +335,7 @@ func (n *node) await(ctx context.Context) error {
 func (n *node) finish(ctx context.Context) error {
 	r, err := n.state.record()
 	if err != nil || r.Code == "" {
-		return nil // decided meanwhile, by whoever held the lock
+		return nil // decided meanwhile, by the holder of the lock
 	}
 	client, err := enrolment(n.state, n.config, r, n.log, n.state.keep, func(r join.Record) {
 		n.log.Info("the host waits for approval", "host", string(r.Host), "words", r.Words)

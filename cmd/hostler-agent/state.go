@@ -45,7 +45,7 @@ func (s state) leaving() string      { return s.path("leaving") } // leave was b
 func (s state) upgrade() upgrade.Dir { return upgrade.Dir(s.path("upgrade")) }
 
 // policy is what the host knows of policies in a fleet. It outlives a leave: or
-// whoever makes the host join again would rid it of its policy.
+// a person who makes the host join again would rid it of its policy.
 func (s state) policy(fleet protocol.FleetID) string {
 	return s.path("policy-" + fleet.String() + ".json")
 }
@@ -63,7 +63,7 @@ func (s state) prepare() error {
 
 // The locks of the state directory.
 const (
-	lockRun  = "lock"      // held by run, and by whoever must not meet it
+	lockRun  = "lock"      // held by run, and by commands that must not meet it
 	lockJoin = "join.lock" // held by who makes the enrolment
 )
 

@@ -69,7 +69,7 @@ func (n *node) programs() *upgrade.Programs {
 }
 
 // upgrader replaces the agent while no agent is wired. The process stays the one that
-// whoever looks after services has started: it is the watcher of the trial, and becomes
+// the service manager has started: it is the watcher of the trial, and becomes
 // the new agent by exec.
 type upgrader struct {
 	state      state

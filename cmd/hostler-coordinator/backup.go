@@ -36,7 +36,7 @@ is given, the keys of the coordinator into one file of mode 0600, and reads it
 back. A directory gets a file named after the fleet and the time; - is the
 standard output, which is not read back.
 
-With its keys the file is as secret as the state directory: whoever has it can
+With its keys the file is as secret as the state directory: a person who has it can
 speak as this coordinator until the owners take it out. Without them it still
 holds what was asked of hosts, and codes that let hosts ask to be let in; it is
 restored all the same, since a recovered coordinator has a new key in any case.
@@ -120,7 +120,7 @@ func (b *backup) run(ctx context.Context, to string) error {
 // partial begins the names of a coordinator's backups that are not whole yet.
 func partial(id *certs.Identity) string { return ".hostler-backup-" + id.Key().String() + "-" }
 
-// sweep removes what backups left that were killed. Under the lock nobody else
+// sweep removes what backups left that were killed. Under the lock no other process
 // of this coordinator is at work on one.
 func sweep(dir string, id *certs.Identity) error {
 	left, err := os.ReadDir(dir)
@@ -232,7 +232,7 @@ func addFile(ctx context.Context, a *archive.Writer, name, path string) error {
 
 // files are the names of what is backed up, in order. What a coordinator makes
 // anew when it is not there is none of it: certificates of its servers, and the
-// keys of TLS sessions, which nobody must keep.
+// keys of TLS sessions, which need not be kept.
 func (b *backup) files() ([]string, error) {
 	all := []string{"store.db", "fleet.code", "token.shown"}
 	if !b.withoutKeys {
@@ -292,7 +292,7 @@ const maxHeld = 64 << 20
 // inspect reads a backup whole and checks all of it: its digests, the rings that
 // lead from the pin of a fleet to its coordinator, and that coordinator's
 // signature. Without a fleet code the pin is that in the backup, which then is
-// whole, but may be of anybody.
+// whole, but may be of any maker.
 func inspect(ctx context.Context, path, code string) (m archive.Manifest, chain *certs.Chain, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -336,7 +336,7 @@ func inspect(ctx context.Context, path, code string) (m archive.Manifest, chain 
 	return m, chain, nil
 }
 
-// heeding reads until somebody wants an end: files may be as large as a disk, and a
+// heeding reads until the user wants an end: files may be as large as a disk, and a
 // signal that is taken and not heeded is none.
 type heeding struct {
 	ctx context.Context

@@ -38,7 +38,7 @@ func (e *embedded) Publish(topic string, payload []byte, retained bool) error {
 }
 
 // Disconnect implements coordinator.Broker. A host is mostly disconnected
-// because it was revoked, which everybody is told.
+// because it was revoked, which every client is told.
 func (e *embedded) Disconnect(name san.Name) {
 	s := e.server.Load()
 	if s == nil {

@@ -35,7 +35,7 @@ in time: it no longer knows what it has asked of its hosts. Stop it first.
 The first call makes a new key and prints a request, which an owner of the fleet
 answers with a ring that names the new key in place of the old one. With that
 ring, --ring FILE makes the database another one: hosts follow it because its
-ring is newer, and whoever runs an older copy is not obeyed any more. Nothing that
+ring is newer, and no host obeys an older copy any more. Nothing that
 was asked before is sent again. Each host that comes back is asked what it knows;
 what it did is taken over, and what it does not know is LOST. hostler status tells
 how many have answered.

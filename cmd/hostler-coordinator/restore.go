@@ -31,7 +31,7 @@ which must be empty or not there. The directory is marked: hosts may have seen
 more than the backup knows, so this coordinator does not run before
 hostler-coordinator recover has made it a newer one.
 
-Whoever can change a backup can make one that is whole. --fleet CODE, which
+A person who can change a backup can make one that is whole. --fleet CODE, which
 hostler fleet show prints where an owner is, holds it against the fleet: then
 only who had a coordinator's key can have made it.`,
 		Example: "  hostler-coordinator restore /var/backups/hostler/lab-20260101T000000Z.backup --fleet hf1_…",
@@ -117,7 +117,7 @@ func (s state) take(ctx context.Context, file string, m archive.Manifest) error 
 func (s state) empty() error {
 	r, waits, err := s.recovery()
 	if err != nil || waits && r.Stage == restoring {
-		return err // one that was interrupted: nobody has used it
+		return err // one that was interrupted: it was never used
 	}
 	entries, err := os.ReadDir(string(s))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

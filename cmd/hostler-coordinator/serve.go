@@ -401,7 +401,7 @@ func percent(live uint64) int {
 }
 
 // pace sets the pace of collections as the heap grows and shrinks, and gives it
-// back to what it was in the end. Whoever set GOGC knows better.
+// back to what it was in the end. A person who set GOGC knows better.
 func pace(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		return nil

@@ -1,7 +1,7 @@
 //go:build linux && cgo
 
 // Hostler-lxc is the only program of Hostler that is linked to liblxc. The agent
-// runs it, one short-lived process per operation; nobody else needs to.
+// runs it, one short-lived process per operation; people need not.
 //
 //	hostler-lxc probe|list|inspect|create|destroy|start|stop|debris   request on stdin, answer on stdout, both JSON
 //	hostler-lxc supervise DIR|-                                       one command inside a container, by its run directory

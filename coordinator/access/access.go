@@ -24,7 +24,7 @@ import (
 // one when they see it.
 const tokenPrefix = "hst_"
 
-// Wish is what a token is to be. Person is somebody of the ring to whom it is bound, or
+// Wish is what a token is to be. Person is the person of the ring to whom it is bound, or
 // empty. Life 0 is for ever. Secret is made up by who asks, so that asking again is
 // harmless, or empty.
 type Wish struct {

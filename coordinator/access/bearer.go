@@ -16,7 +16,7 @@ var (
 )
 
 // bearers knows who is being served by which token, so that a token that ends
-// takes with it what goes on by it: sessions in which somebody types, followers,
+// takes with it what goes on by it: sessions in which its person types, followers,
 // waiters.
 type bearers struct {
 	mu sync.Mutex

@@ -27,7 +27,7 @@ type asked struct {
 	AtMS    int64             `json:"at_ms"`
 }
 
-// Once notes a request with a key of somebody's choice, before it is carried out. It
+// Once notes a request with a key of the client's choice, before it is carried out. It
 // returns the id of what the request makes, which is the one that was given with the
 // first of its kind, and whether the request was noted before. Another request with
 // the same key is [core.ErrConflict].

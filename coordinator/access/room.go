@@ -13,7 +13,7 @@ type Room struct {
 	wrong     wrongTokens
 }
 
-// New returns a room without anybody in it.
+// New returns an empty room.
 func New(base *core.Base, authority core.Authority, keys core.ViewerKeys) *Room {
 	return &Room{base: base, authority: authority, keys: keys}
 }

@@ -21,7 +21,7 @@ const (
 	maxFrom = 16
 )
 
-// wrongTokens counts tokens that nobody has.
+// wrongTokens counts tokens that were never made.
 type wrongTokens struct {
 	mu    sync.Mutex
 	total uint64 // since the start
@@ -34,7 +34,7 @@ type wrongTokens struct {
 	more   bool          // there were others
 }
 
-// WrongToken counts a token that nobody has, from an address. It is logged at most once
+// WrongToken counts a token that was never made, from an address. It is logged at most once
 // a second, and recorded in sum.
 func (r *Room) WrongToken(from string) {
 	w, now := &r.wrong, r.base.Boot()
@@ -55,7 +55,7 @@ func (r *Room) WrongToken(from string) {
 	}
 }
 
-// WrongTokens returns how many tokens since the start nobody had.
+// WrongTokens returns how many wrong tokens came since the start.
 func (r *Room) WrongTokens() uint64 {
 	r.wrong.mu.Lock()
 	defer r.wrong.mu.Unlock()

@@ -30,7 +30,7 @@ type Request struct {
 // Propose writes an action down and sends it on its way if its host is there.
 // The same request under the same id again is answered with what it became;
 // another one under that id is [core.ErrConflict]. What the action reads must be here, unless
-// it is refused in any case: so nobody sends it in vain to learn that.
+// it is refused in any case: so it is not sent in vain.
 func (r *Room) Propose(ctx context.Context, by core.Actor, req Request) (core.Action, error) {
 	if err := r.mayPropose(by); err != nil {
 		return core.Action{}, err
@@ -323,7 +323,7 @@ func (r *Room) List(ctx context.Context, f core.ActionFilter) ([]core.Action, er
 	return core.Read(ctx, r.base, func(tx core.Tx) ([]core.Action, error) { return tx.Actions.List(f) })
 }
 
-// NewActionID makes an id, for whoever wants to follow an action before it is
+// NewActionID makes an id, for a caller that follows an action before it is
 // proposed.
 func (r *Room) NewActionID() protocol.ActionID { return r.base.NewActionID(r.base.NowMS()) }
 

@@ -26,7 +26,7 @@ type Given struct {
 }
 
 // approveStep is how many actions are approved in one transaction, so that
-// nobody else waits for long.
+// no other transaction waits for long.
 const approveStep = 50
 
 // Approve takes the approval of a person, for each target by itself: what it
@@ -136,14 +136,14 @@ func (r *Room) approveSome(ctx context.Context, by core.Actor, doc *protocol.App
 	return given, nil
 }
 
-// aboutRequest reports whether an error is what somebody asked for in vain, and
+// aboutRequest reports whether an error is about the request itself, and
 // not a store that fails.
 func aboutRequest(err error) bool {
 	return errors.Is(err, core.ErrNotFound) || errors.Is(err, core.ErrConflict) || errors.Is(err, core.ErrInvalid)
 }
 
 // approveOne keeps the approval of one action within a transaction. It reports
-// whether the action waits for nobody any more.
+// whether the action waits for no person any more.
 func (r *Room) approveOne(tx core.Tx, by core.Actor, doc *protocol.Approval, g core.Approval, all protocol.Targets, t protocol.Target) (core.Action, bool, error) {
 	a, err := tx.Actions.Get(t.Action)
 	switch {
@@ -296,7 +296,7 @@ func (r *Room) Nudge(ctx context.Context, by core.Actor, id protocol.ActionID) (
 }
 
 // LookAtWaiting looks again at everything that waits for people: dates pass and
-// rings change without anybody asking.
+// rings change without a request.
 func (r *Room) LookAtWaiting(ctx context.Context) {
 	if r.base.Recovery() != "" {
 		return

@@ -15,7 +15,7 @@ import (
 )
 
 // MaxBatch is how many hosts one request names: as many as one approval covers,
-// and few enough that their transaction holds up nobody.
+// and few enough that their transaction holds up no other.
 const MaxBatch = 500
 
 // BatchRequest asks for the same action on many hosts, or notes that a batch

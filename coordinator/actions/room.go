@@ -35,7 +35,7 @@ type Payloads interface {
 
 // Policies says what an action needs before it is sent. It is safe for concurrent use.
 type Policies interface {
-	// Needs returns what must be there before somebody's request is sent, or
+	// Needs returns what must be there before a request is sent, or
 	// [core.ErrDenied].
 	Needs(tx core.Tx, by core.Actor, host protocol.HostID, spec *protocol.Spec) ([]core.Need, error)
 	// CheckDate refuses a policy that was signed in the future.

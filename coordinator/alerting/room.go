@@ -52,8 +52,8 @@ func (r *Room) Due(host protocol.HostID) {
 	r.wake()
 }
 
-// everybody has all hosts looked at.
-func (r *Room) everybody() {
+// everyHost has all hosts looked at.
+func (r *Room) everyHost() {
 	r.mu.Lock()
 	r.all = true
 	r.mu.Unlock()

@@ -139,7 +139,7 @@ func (r *Room) change(ctx context.Context, by core.Actor, name string, as uint64
 	})
 	if err == nil {
 		r.base.Wake.Fire(core.EventsKey{})
-		r.everybody()
+		r.everyHost()
 	}
 	return err
 }

@@ -3,7 +3,7 @@
 //
 // The manifest names each file before it, in order, with size and SHA-256. It is
 // an envelope as messages are, so what was cut off, changed or added shows, and
-// whoever made it is known. [Read] takes no other form than [Writer] makes: plain
+// the program that made it is known. [Read] takes no other form than [Writer] makes: plain
 // files, names from a list, no links, no attributes, nothing behind the end. What
 // it passes on is not yet verified when it is passed on; only once Read has
 // returned is all of it what the manifest says.
@@ -29,7 +29,7 @@ import (
 // else.
 const Type protocol.Type = "backup/1"
 
-// Bounds of what is read, which whoever reads has in memory: a line of the
+// Bounds of what is read, which the reader has in memory: a line of the
 // manifest for each file. Of output there are up to three to an action, and 200,000
 // actions are kept unless the configuration says otherwise.
 const (

@@ -39,7 +39,7 @@ func Rank(r TokenRole) int {
 	return 0
 }
 
-// Self is who decides what nobody asked for.
+// Self is the actor of decisions that no person asked for.
 func Self() Actor { return Actor{Name: string(protocol.Coordinator)} }
 
 // LogName is how the actor stands in the audit log: a token may be called anything.

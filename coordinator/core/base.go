@@ -12,7 +12,7 @@ import (
 )
 
 // Base is what every room of a coordinator works with. The root makes one for all of
-// them; nobody changes its fields afterwards.
+// them; its fields do not change afterwards.
 type Base struct {
 	Fleet     protocol.FleetID
 	FleetName protocol.FleetName
@@ -25,7 +25,7 @@ type Base struct {
 	// Rand is the source of challenges, secrets and ids.
 	Rand io.Reader
 	Log  *slog.Logger
-	// Ctx ends with the process: for what goes on whoever asked for it.
+	// Ctx ends with the process: for work that outlasts its request.
 	Ctx context.Context
 
 	Gate Gate
@@ -36,7 +36,7 @@ type Base struct {
 	written func() // is called after each Update
 }
 
-// OnWritten has fn called after each successful Update, by whoever made it. It is
+// OnWritten has fn called after each successful Update, on the goroutine that made it. It is
 // called once, before the first of them.
 func (b *Base) OnWritten(fn func()) { b.written = fn }
 

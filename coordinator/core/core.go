@@ -44,7 +44,7 @@ func SignMessage(s protocol.Signer, body any) ([]byte, error) {
 	return protocol.Seal(s, b, nil)
 }
 
-// StreamOf is where the actions of a kind travel: those that wait for nobody pass
+// StreamOf is where the actions of a kind travel: those that preempt pass
 // the orders that wait as controls.
 func StreamOf(k protocol.Kind) protocol.Stream {
 	if info, _ := protocol.KindOf(k); info.Lane == protocol.LanePreempt {

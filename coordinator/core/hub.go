@@ -14,7 +14,7 @@ type waiters struct {
 }
 
 // On returns a channel that is closed at the next Fire of key, and a function
-// to call when nobody looks at the channel any more. It must be asked before
+// to call when the channel is not read any more. It must be asked before
 // the state is read, so that no change falls in between.
 func (h *Hub) On(key any) (<-chan struct{}, func()) {
 	h.mu.Lock()
@@ -38,7 +38,7 @@ func (h *Hub) On(key any) (<-chan struct{}, func()) {
 	}
 }
 
-// Fire wakes whoever waits for a change of one of the keys.
+// Fire wakes all that wait for a change of one of the keys.
 func (h *Hub) Fire(keys ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -18,7 +18,7 @@ type News struct {
 }
 
 // Follow returns a channel that holds the newest that was told of an action, and
-// a function to call when nobody looks at it any more. An action without an id
+// a function to call when it is not read any more. An action without an id
 // says that it has changed and has to be read.
 func (n *News) Follow(id protocol.ActionID) (<-chan Action, func()) {
 	ch := make(chan Action, 1)
@@ -45,7 +45,7 @@ func (n *News) Tell(a Action) { n.put(a.ID, a) }
 // Ask makes followers read the action.
 func (n *News) Ask(id protocol.ActionID) { n.put(id, Action{}) }
 
-// AskAll makes everybody read: many actions of a host have ended at once, for a
+// AskAll makes all followers read: many actions of a host have ended at once, for a
 // reason that is rare.
 func (n *News) AskAll() {
 	n.mu.Lock()
@@ -64,7 +64,7 @@ func (n *News) put(id protocol.ActionID, a Action) {
 	defer n.mu.Unlock()
 	for _, ch := range n.followers[id] {
 		select {
-		case <-ch: // nobody has looked at it yet
+		case <-ch: // it was not read yet
 		default:
 		}
 		ch <- a

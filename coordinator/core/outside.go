@@ -12,7 +12,7 @@ type Broker interface {
 	// Publish hands a message over and returns without waiting for receivers.
 	Publish(topic string, payload []byte, retained bool) error
 	// Disconnect ends at once the connections of the holder of a certificate,
-	// and of everybody whose certificate was revoked.
+	// and of all whose certificate was revoked.
 	Disconnect(name san.Name)
 }
 

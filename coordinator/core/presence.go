@@ -28,7 +28,7 @@ type Presence struct {
 	SinceMS       int64         // when it became so, Unix milliseconds
 	SeenMS        int64         // when it was last heard, Unix milliseconds; 0 if not since the start
 	AsleepUntilMS int64         // of an asleep host, Unix milliseconds
-	Silence       time.Duration // how long it has not been heard, on a clock that nobody sets
+	Silence       time.Duration // how long it has not been heard, on the boot clock
 	Heard         bool          // it was heard since the start
 	Ring          uint64        // the number of the ring that it has in force; 0 if it was not heard since the start
 }

@@ -424,7 +424,7 @@ type Access interface {
 	Viewers() ([]Viewer, error)
 }
 
-// Event is something that happened, for whoever watches.
+// Event is something that happened, for clients that watch.
 type Event struct {
 	ID     uint64 // dense, given by Events.Append
 	AtMS   int64
@@ -434,7 +434,7 @@ type Event struct {
 	Data   []byte // a JSON object
 }
 
-// Events are kept for a while, for whoever watches.
+// Events are kept for a while, for clients that watch.
 type Events interface {
 	Append(Event) (id uint64, err error)
 	// List returns up to limit events after an id, in order.

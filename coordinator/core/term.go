@@ -36,7 +36,7 @@ func PutTerm(tx Tx, t protocol.Term) error {
 }
 
 // CountStart returns the term of a start under the ring in force. The counter
-// begins anew with every ring: so no counter that somebody has made up is above the
+// begins anew with every ring: so no invented counter is above the
 // first one under the owners' next ring.
 func CountStart(tx Tx, ring uint64) (protocol.Term, error) {
 	t, err := loadTerm(tx, ring)

@@ -48,7 +48,7 @@ func (r *Room) Away(host protocol.HostID) bool {
 }
 
 // Waiting says why an action stands where it stands as far as that is known here,
-// without asking anybody; nil if it has ended. It is cheap.
+// without asking its host; nil if it has ended. It is cheap.
 func (r *Room) Waiting(a core.Action) *Waiting {
 	if a.State.Final() {
 		return nil
@@ -127,7 +127,7 @@ func roughly(ms int64) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// askPatience is how long a host may take to say why an action waits. Whoever
+// askPatience is how long a host may take to say why an action waits. A client that
 // asked is told what is known then; and so long is an answer worth.
 const askPatience = time.Second
 
@@ -178,7 +178,7 @@ func (r *Room) askWhy(ctx context.Context, a core.Action) *Waiting {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
-	case <-changed: // whoever asked about the same
+	case <-changed: // another request asked about the same
 		if t := r.heardOf(a); t != nil {
 			return r.worded(t)
 		}

@@ -103,7 +103,7 @@ func (l *link) flush() {
 }
 
 // freed tells the resends what a transaction freed, or keeps what was
-// acknowledged for the next one: nobody acknowledges it again.
+// acknowledged for the next one: it is not acknowledged again.
 func (l *link) freed(acked []protocol.Position, freed map[protocol.Stream]uint64, err error) {
 	if errors.Is(err, errHistory) {
 		l.c.cfg.Standing.Quarantine(l.host, err.Error())

@@ -44,7 +44,7 @@ func (a *agenda) ask() {
 	a.toAsk = true
 }
 
-// take returns what is to be done and clears it: whoever does not succeed notes
+// take returns what is to be done and clears it: a caller that does not succeed notes
 // it again. What is numbered counts as waiting until numbered is called.
 func (a *agenda) take() (ask, number bool) {
 	a.mu.Lock()

@@ -142,7 +142,7 @@ type Conversations struct {
 	links map[protocol.HostID]*link
 }
 
-// New returns conversations in which nobody has said anything. Join must follow.
+// New returns conversations in which nothing was said yet. Join must follow.
 func New(base *core.Base, w *wire.Wire) *Conversations {
 	return &Conversations{base: base, wire: w, links: make(map[protocol.HostID]*link)}
 }
@@ -190,7 +190,7 @@ func (c *Conversations) Drop(host protocol.HostID) {
 	delete(c.links, host)
 	c.mu.Unlock()
 	if l != nil {
-		l.forget() // whoever still holds it sends nothing of what was
+		l.forget() // a caller that still holds it sends nothing of what was
 	}
 }
 
@@ -234,7 +234,7 @@ func (c *Conversations) SendOwed(host protocol.HostID) { c.link(host).receiptIfO
 // the caller's transaction. The function that it returns sends them, and is called
 // when the transaction is durable.
 func (c *Conversations) Number(tx core.Tx, host protocol.HostID) (send func(), _ error) {
-	l := c.link(host) // of a host that exists: nobody can invent one
+	l := c.link(host) // of a host that exists: a host cannot be invented
 	given, err := c.number(tx, l)
 	return func() { l.numbered(given); l.pump() }, err
 }

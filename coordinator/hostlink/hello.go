@@ -91,7 +91,7 @@ func (l *link) prove() error {
 	}
 	if c.base.Recovery() != "" {
 		// What this coordinator knows is not what was: nothing is held
-		// against anybody, and nothing is taken in.
+		// against any host, and nothing is taken in.
 		l.presence.ignore()
 		return nil
 	}

@@ -190,7 +190,7 @@ func (f stateFresh) Fresh(t protocol.Topic, h *protocol.Header) error { return f
 func (stateFresh) Term(*protocol.Header) error { return nil }
 
 // known returns the conversation with the host on whose topic a message came, if its
-// key is that host's: nobody can make one by inventing names. Otherwise
+// key is that host's: inventing names makes none. Otherwise
 // it returns the refusal, which Open words.
 func (c *Conversations) known(t protocol.Topic, topic string, payload []byte) (*link, error) {
 	env, err := protocol.Split(payload)

@@ -58,7 +58,7 @@ func room(st core.StreamState, acked uint64) int {
 // decideNumbers gives the next numbers of a stream to those that wait, in their
 // order. An action that is approved no more ends: the ring is another one, and
 // left where it is it would stand before those that may go. What is too old is
-// for whoever expires actions.
+// for the look that expires actions.
 func decideNumbers(st core.StreamState, store protocol.StoreID, waiting []candidate, at times) (allocation, error) {
 	d := allocation{state: st}
 	for _, w := range waiting {

@@ -36,7 +36,7 @@ const (
 	nothingNew    effect = iota + 1
 	knownNowhere         // neither side knows the action: it may end a question of a recovery
 	ofAnotherHost        // the report is refused
-	lookAgain            // nothing is written, but whoever follows the action looks at it
+	lookAgain            // nothing is written, but followers of the action look at it
 	formerLost           // the host does not know what it may have been told before a recovery
 	lost                 // the host does not know the order, though it has it
 	insert               // the action began on the host
@@ -166,7 +166,7 @@ func removed(a *core.Action) bool {
 }
 
 // follow brings an inventory up to date with what an action has made of a
-// container: whoever waited for the action sees it. It reports whether that changes
+// container: a client that waited for the action sees it. It reports whether that changes
 // anything. A report that comes late says nothing against a newer heartbeat; both
 // are dated by the host's clock.
 func follow(inv core.Inventory, a *core.Action, r *protocol.Report) (core.Inventory, bool) {

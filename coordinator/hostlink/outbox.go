@@ -206,7 +206,7 @@ func (b *outbox) takeFreed() []protocol.Position {
 }
 
 // putBack keeps what was acknowledged for the next transaction after one has
-// failed: nobody acknowledges it again.
+// failed: it is not acknowledged again.
 func (b *outbox) putBack(acked []protocol.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

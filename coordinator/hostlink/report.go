@@ -70,7 +70,7 @@ func (l *link) onItems(items []protocol.Message) {
 	}
 }
 
-// taken tells whoever waits for it what items have changed, once that is durable.
+// taken tells all that wait for it what items have changed, once that is durable.
 func (l *link) taken(all []delivered) {
 	c := l.c
 	var told []protocol.Report

@@ -31,7 +31,7 @@ type sealer struct {
 	broken bool       // people were told
 
 	newest  atomic.Pointer[core.Seal]
-	pruning sync.RWMutex // held for reading by whoever exports
+	pruning sync.RWMutex // held for reading during an export
 }
 
 // note counts a transaction, which may have recorded something: it only tells when to look.
@@ -170,7 +170,7 @@ func hostOf(stored []byte) protocol.HostID {
 	return protocol.HostID(name)
 }
 
-// tellBroken tells people, once, that somebody was at the log.
+// tellBroken tells people, once, that the log was changed.
 func (r *Room) tellBroken(ctx context.Context, why error) {
 	if r.sealer.broken {
 		return
@@ -189,7 +189,7 @@ func (r *Room) tellBroken(ctx context.Context, why error) {
 // The audit log is kept by number, never by age: a clock that is set wrong must
 // not erase it.
 const (
-	pruneStep  = 10_000 // records in one transaction, so that nobody waits for long
+	pruneStep  = 10_000 // records in one transaction, so that no other waits for long
 	pruneEvery = time.Minute
 )
 
@@ -197,7 +197,7 @@ const (
 // stays and vouches for what it was behind.
 func (r *Room) pruneAudit(ctx context.Context) error {
 	if !r.sealer.pruning.TryLock() {
-		return nil // somebody exports; the next time will do
+		return nil // an export is under way; the next time will do
 	}
 	defer r.sealer.pruning.Unlock()
 	return core.Update(ctx, r.base.Store, failpoint.AuditPruned, func(tx core.Tx) error {

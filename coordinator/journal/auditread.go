@@ -87,7 +87,7 @@ func (r *Room) Audit(ctx context.Context, f Filter) (all []audit.Record, rest ui
 	return all, at, nil
 }
 
-// decodeRecord reads a record to be shown. What somebody has changed is shown
+// decodeRecord reads a record to be shown. What was changed in the store is shown
 // as it is: to find it is not for a list.
 func decodeRecord(stored core.AuditRecord) (r audit.Record) {
 	if err := json.Unmarshal(stored.Stored, &r); err != nil {

@@ -17,7 +17,7 @@ func (r *Room) LastEvent(ctx context.Context) (uint64, error) {
 }
 
 // EventsChanged returns a channel that is closed when there are new events,
-// and a function to call when nobody looks at it any more.
+// and a function to call when it is not read any more.
 func (r *Room) EventsChanged() (<-chan struct{}, func()) {
 	return r.base.Wake.On(core.EventsKey{})
 }
@@ -26,7 +26,7 @@ func (r *Room) EventsChanged() (<-chan struct{}, func()) {
 // done is in the audit log, which is kept.
 const (
 	keptEvents = 100_000
-	trimStep   = 10_000 // in one transaction, so that nobody waits for long
+	trimStep   = 10_000 // in one transaction, so that no other waits for long
 )
 
 // TrimEvents forgets the oldest events beyond keptEvents.

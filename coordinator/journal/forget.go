@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	forgetStep  = 500 // records in one transaction, so that nobody waits for long
+	forgetStep  = 500 // records in one transaction, so that no other waits for long
 	forgetSteps = 20  // of actions at one look, each minute
 )
 
@@ -82,7 +82,7 @@ func (r *Room) endedBeyond(ctx context.Context) (n int, err error) {
 }
 
 // removeActions removes those of some actions that may go. Their files are
-// removed after them; those that a crash leaves are nobody's, and go at a look at
+// removed after them; those that a crash leaves belong to no action, and go at a look at
 // the output that is kept.
 func (r *Room) removeActions(ctx context.Context, all []core.Action) (int, error) {
 	if len(all) == 0 {
@@ -97,7 +97,7 @@ func (r *Room) removeActions(ctx context.Context, all []core.Action) (int, error
 	return n, err
 }
 
-// forgetOf removes those of some actions that may go, whose output nobody reads.
+// forgetOf removes those of some actions that may go, whose output is not being read.
 func (r *Room) forgetOf(ctx context.Context, all []core.Action) (gone []core.Action, _ error) {
 	err := r.base.Update(ctx, failpoint.PastForgotten, func(tx core.Tx) error {
 		gone = nil

@@ -12,7 +12,7 @@ import (
 
 // Outputs keeps the output of actions.
 type Outputs interface {
-	// Remove calls forget with those of some actions whose output nobody reads, and
+	// Remove calls forget with those of some actions whose output is not being read, and
 	// lets nobody begin to read it meanwhile. Then it removes the output of those that
 	// forget returns.
 	Remove(all []core.Action, forget func(unread []core.Action) (gone []core.Action, err error)) error

@@ -54,7 +54,7 @@ func (r *Room) Timeline(ctx context.Context, host protocol.HostID, sinceMS, unti
 	return all[max(0, len(all)-limit):], nil
 }
 
-// byItself reports whether an event is of what nobody has decided: what was decided is in
+// byItself reports whether an event is of what no person has decided: what was decided is in
 // the audit log.
 func byItself(typ string) bool {
 	degree, ok := strings.CutPrefix(typ, "host.")

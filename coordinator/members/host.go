@@ -92,7 +92,7 @@ func (r *Room) keep(tx core.Tx, by core.Actor, h core.Host, verb, event string, 
 }
 
 // Quarantine stops all orders and grants to a host until a person readmits it.
-// A coordinator that is itself the one that went back judges nobody.
+// A coordinator that has itself gone back judges no host.
 func (r *Room) Quarantine(id protocol.HostID, why string) {
 	if r.base.Recovery() != "" {
 		return

@@ -182,7 +182,7 @@ func mayTake(h core.Host, e *core.Enrolment) error {
 	return fmt.Errorf("%w: a host named %s was enrolled with another key; join under another name with --host, or, if this machine takes its place: hostler host replace %s", core.ErrExists, h.ID, h.ID)
 }
 
-// isFor reports why somebody who has proven a code cannot use it as that host:
+// isFor reports why a machine that has proven a code cannot use it as that host:
 // rights that a key has lost never come back, and the code may be for another host.
 func isFor(i core.Invite, id protocol.HostID, revoked bool) error {
 	switch {
@@ -194,7 +194,7 @@ func isFor(i core.Invite, id protocol.HostID, revoked bool) error {
 	return nil
 }
 
-// wasRevoked reports whether the key of somebody who wants to join was revoked.
+// wasRevoked reports whether the key of a machine that wants to join was revoked.
 func (r *Room) wasRevoked(key protocol.KeyID) bool {
 	p, ok := r.base.Keys.Principal(key)
 	return ok && p.Revoked
@@ -205,7 +205,7 @@ func (r *Room) wasRevoked(key protocol.KeyID) bool {
 func (r *Room) believe(ctx context.Context, id protocol.HostID) error {
 	r.trusting <- struct{}{}
 	defer func() { <-r.trusting }()
-	h, err := r.Host(context.WithoutCancel(ctx), id) // what was decided holds, whoever waits for it
+	h, err := r.Host(context.WithoutCancel(ctx), id) // what was decided holds, also if the caller has gone
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (r *Room) hostPolicy(tx core.Tx, host protocol.HostID) (*policy.Policy, err
 }
 
 // PutIntoForce learns the policy that an action has put into force. It is in the
-// action's spec, so whoever waited for the end of the action may rely on it.
+// action's spec, so a client that waited for the end of the action may rely on it.
 func (r *Room) PutIntoForce(tx core.Tx, a core.Action) error {
 	spec, err := protocol.DecodeSpec(a.Spec)
 	if err != nil {

@@ -51,7 +51,7 @@ func (r *Room) Set(ctx context.Context, by core.Actor, p Policies) error {
 	}
 	what := p.Record()
 	if maps.Equal(what, r.configured.Load().Record()) {
-		return nil // whoever has everything read again has changed something else
+		return nil // other policies were read again meanwhile
 	}
 	err := r.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
 		return r.base.Audit(tx, by, "policies.set", "", what)
@@ -62,7 +62,7 @@ func (r *Room) Set(ctx context.Context, by core.Actor, p Policies) error {
 	return err
 }
 
-// Needs returns what must be there before somebody's request is sent, or
+// Needs returns what must be there before a request is sent, or
 // [core.ErrDenied]. What a host asks for is only collected here: the host itself
 // verifies that it is there.
 func (r *Room) Needs(tx core.Tx, by core.Actor, host protocol.HostID, spec *protocol.Spec) ([]core.Need, error) {
@@ -100,7 +100,7 @@ func (r *Room) Needs(tx core.Tx, by core.Actor, host protocol.HostID, spec *prot
 	return all, nil
 }
 
-// Lets is nil if somebody could begin the same action without an approval, else
+// Lets is nil if a person could begin the same action without an approval, else
 // [core.ErrDenied]: who joins it does no more than who begins one.
 func (r *Room) Lets(ctx context.Context, by core.Actor, a core.Action) error {
 	spec, err := protocol.DecodeSpec(a.Spec)

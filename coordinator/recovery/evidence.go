@@ -200,7 +200,7 @@ const outliveText = "host %s has heard a coordinator of term %s, this one begins
 	"If it is not, stop it, put the newest copy of its state directory in place and start that"
 
 // maxOutlived is how many starts more than were counted here are believed of a copy
-// of this store. Beyond that the term was made up, by somebody who has the key.
+// of this store. Beyond that the term was made up by a holder of the key.
 const maxOutlived = 1000
 
 // outlive stops deciding until the next start, whose term is newer than one

@@ -17,7 +17,7 @@ import (
 
 // A coordinator that was restored from a backup knows less than was true: which
 // orders it gave, which reports it has taken, how often it was started. Recover
-// makes a store of it that nobody can mistake for the one before: with another
+// makes a store of it that cannot be mistaken for the one before: with another
 // id, so that its streams begin anew and hosts believe it only in a newer term,
 // and for another key, which a newer ring has to name.
 //
@@ -77,7 +77,7 @@ type hostRecovery struct {
 	Listed bool   `json:"listed"` // it has told all that it accepted until then
 	// Before is the oldest of the open actions that it was asked about by id.
 	Before protocol.ActionID `json:"before,omitzero"`
-	// Marker is an id that nobody uses, which ends the question that is under
+	// Marker is an unused id, which ends the question that is under
 	// way; Next is Before after its answer, zero if there is nothing more to ask.
 	Marker protocol.ActionID `json:"marker,omitzero"`
 	Next   protocol.ActionID `json:"next,omitzero"`
@@ -274,7 +274,7 @@ func (r *run) host(h core.Host) error {
 }
 
 // events begin anew. Those that were told since the backup had the ids which others
-// would get now: whoever follows with one of them would miss what happened here, or take
+// would get now: a client that follows with one of them would miss what happened here, or take
 // it for what he has. Ids count from the number of the ring that the recovery needs, so
 // none comes twice, and who follows with one of before is told to begin anew.
 func (r *run) events() error {

@@ -176,7 +176,7 @@ func (r *Room) UnknownSince(tx core.Tx, a core.Action) (core.Action, error) {
 		return a, err
 	}
 	if a.State == protocol.StatePendingApprove {
-		// Nobody has sent it, so it may still be approved.
+		// It was never sent, so it may still be approved.
 		a.Former = false
 		if err := tx.Actions.Put(a); err != nil {
 			return a, fmt.Errorf("action %s: %w", a.ID, err)
@@ -189,7 +189,7 @@ func (r *Room) UnknownSince(tx core.Tx, a core.Action) (core.Action, error) {
 
 // NextQuestion returns the next question to a host: for everything that it accepted
 // since the backup, and then for each action that had not ended; nil if none is due.
-// One question is under way at a time, and each ends with an id that nobody uses, the
+// One question is under way at a time, and each ends with an unused id, the
 // marker, whose answer tells that all before it has come.
 func (r *Room) NextQuestion(tx core.Tx, host protocol.HostID, marker protocol.ActionID) (*protocol.ControlItem, error) {
 	rec, ok, err := loadHostRecovery(tx, host)

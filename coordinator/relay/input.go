@@ -136,7 +136,7 @@ func (i *input) look() {
 	}
 }
 
-// serve sees to it that somebody sends what may be sent.
+// serve sees to it that what may be sent is sent.
 func (i *input) serve() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -145,7 +145,7 @@ func (i *input) serve() {
 	}
 }
 
-// run sends until there is nothing more to send and nobody to ask for it.
+// run sends until there is nothing more to send, and no request for more.
 func (i *input) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -143,7 +143,7 @@ func (p *Payloads) take(ctx context.Context, f *blob.File, d protocol.Digest, r 
 	return Payload{SHA256: got, Bytes: size, Have: size}, nil
 }
 
-// payloadError translates errors of the store for whoever asked.
+// payloadError translates errors of the store for the client.
 func payloadError(err error) error {
 	switch {
 	case errors.Is(err, blob.ErrDigest):
@@ -158,7 +158,7 @@ func payloadError(err error) error {
 	return err
 }
 
-// Has refuses a spec whose payload somebody has not sent, and notes its use. That
+// Has refuses a spec whose payload its requester has not sent, and notes its use. That
 // another has sent it is not enough: a digest stands in specs that many read, and who
 // knows one need not know the bytes.
 func (p *Payloads) Has(by core.Actor, s *protocol.Spec) error {
@@ -294,7 +294,7 @@ func openPayloads(base *core.Base, cfg Config) (*Payloads, error) {
 	return &Payloads{base: base, cfg: cfg, former: former, owners: make(map[string]*blob.Store)}, err
 }
 
-// of returns the payloads that somebody has sent. It fails with [core.ErrNotFound] for
+// of returns the payloads that a requester has sent. It fails with [core.ErrNotFound] for
 // who can have sent none, as the users of a host.
 func (p *Payloads) of(owner string) (*blob.Store, error) {
 	if _, err := protocol.ParseHostID(owner); err != nil { // so are tokens called

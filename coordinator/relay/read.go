@@ -26,7 +26,7 @@ type Reading struct {
 	FD     protocol.FD
 	Offset int64
 	// Follow waits for more until the command has ended and everything was read;
-	// as long as somebody follows, everything is fetched from the host.
+	// as long as a client follows, everything is fetched from the host.
 	Follow bool
 	// Hold is a follower for whom a command in mode stream waits. Of others who
 	// follow beside it, each reads at its own speed what is still kept.

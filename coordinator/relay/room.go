@@ -40,7 +40,7 @@ type Config struct {
 	Receipts Receipts
 	// Action returns an action, or [core.ErrNotFound].
 	Action func(context.Context, protocol.ActionID) (core.Action, error)
-	// Lets is nil if the policies let somebody begin the same action without an
+	// Lets is nil if the policies let a person begin the same action without an
 	// approval, else [core.ErrDenied].
 	Lets func(ctx context.Context, by core.Actor, a core.Action) error
 	// Start runs a function on a goroutine that the process waits for in the end. It

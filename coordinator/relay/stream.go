@@ -55,7 +55,7 @@ const maxOutputs = 4096
 
 // output is one stream. Its file holds bytes at their true offsets: a head
 // that grows, and once the command has ended perhaps a tail, with a hole
-// between them that nobody asked for.
+// between them that were not asked for.
 type output struct {
 	id   outputID
 	host protocol.HostID
@@ -173,7 +173,7 @@ func (o *output) open(path string) error {
 	return nil
 }
 
-// release ends one use. The file of a stream that nobody uses is closed,
+// release ends one use. The file of a stream without uses is closed,
 // whatever its host still owes; what nothing is expected of is forgotten.
 func (m *Outputs) release(o *output) {
 	m.mu.Lock()
@@ -237,7 +237,7 @@ func (o *output) ahead() int64 {
 }
 
 // write takes a chunk that may be wanted; anything else is ignored: it was
-// repeated, or nobody asked for it.
+// repeated, or was not asked for.
 func (o *output) write(offset int64, data []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -17,7 +17,7 @@ func (m *Outputs) Lose(host protocol.HostID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, o := range m.known[host] {
-		if o.refs == 0 { // nobody would forget it
+		if o.refs == 0 { // it would never be forgotten
 			delete(m.known[host], id)
 			continue
 		}
@@ -60,7 +60,7 @@ func (m *Outputs) Take(host protocol.HostID, chunk protocol.Message) error {
 	return nil
 }
 
-// outputOf returns the stream of a chunk, if somebody asked for it.
+// outputOf returns the stream of a chunk, if it was asked for.
 func (m *Outputs) outputOf(host protocol.HostID, h protocol.Header) (*output, error) {
 	id := outputID{h.Action, h.Attempt, h.FD}
 	if o := m.inUse(host, id); o != nil {
@@ -258,7 +258,7 @@ func (m *Outputs) goOn(o *output) bool {
 }
 
 // ask puts what is wanted of a stream into the next receipt. When that is
-// nothing, the host still hears that somebody follows.
+// nothing, the host still hears that a client follows.
 func (m *Outputs) ask(o *output) {
 	o.mu.Lock()
 	if o.removedMS != 0 {

@@ -46,7 +46,7 @@ type Attached struct {
 }
 
 // Attach lets a person take part in a session: type in it, or with look only watch
-// it. Everybody who may read output may watch. The requester may type, and admins whom
+// it. All people who may read output may watch. The requester may type, and admins whom
 // the policies would let begin the same session without an approval, as what was
 // approved was approved for the requester. A session that began on its host and is not
 // shared is for its host's people alone. Each host decides the same again. It fails with [core.ErrInvalid] for an action that is no session. Close must follow.

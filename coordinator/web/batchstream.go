@@ -64,7 +64,7 @@ type batchPart struct {
 	readers map[protocol.FD]context.CancelCauseFunc
 }
 
-// errNoMore ends a reader that waits for output whose end nobody will tell.
+// errNoMore ends a reader that waits for output whose end will never be told.
 var errNoMore = errors.New("the action has ended without telling what it wrote")
 
 func newBatchStream(ctx context.Context, c *coordinator.Coordinator, f *actions.BatchFollowing, output bool) *batchStream {

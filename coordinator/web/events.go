@@ -30,7 +30,7 @@ const (
 	// memory.
 	chunkBytes = 32 << 10
 	// keptEvents and keptBytes bound the rendered events that all readers
-	// share. Whoever is further behind reads from the store.
+	// share. A follower that is further behind reads from the store.
 	keptEvents = 1024
 	keptBytes  = 1 << 20
 )
@@ -41,7 +41,7 @@ func (h *handlers) events() {
 	register(h, op, h.follow)
 }
 
-// follow starts at the present if nobody says where to start.
+// follow starts at the present unless the client says where to start.
 func (h *handlers) follow(ctx context.Context, in *struct {
 	After  string `query:"after" pattern:"^[0-9]{1,19}$" doc:"Start behind the event with this id; 0 is the beginning"`
 	LastID string `header:"Last-Event-ID" pattern:"^[0-9]{1,19}$" doc:"As after, and stronger"`
@@ -190,7 +190,7 @@ func (f *feed) read(ctx context.Context, after uint64, buf []byte) (_ []byte, ne
 	return buf, next, f.changed, nil
 }
 
-// old reads for somebody who is further behind than what is kept. It is called
+// old reads for a follower that is further behind than what is kept. It is called
 // with mu held and gives it back for the time of reading.
 func (f *feed) old(ctx context.Context, after uint64, buf []byte) ([]byte, uint64, <-chan struct{}, error) {
 	changed := f.changed
@@ -242,7 +242,7 @@ func (f *feed) load(ctx context.Context) error {
 		return err
 	}
 	if newest > f.last+keptEvents || f.last == 0 {
-		// Nobody has read for a while; what is further back is in the store.
+		// There was no reader for a while; what is further back is in the store.
 		f.kept, f.bytes = nil, 0
 		f.last = newest - min(newest-core.EventsBegin(newest), keptEvents)
 	}

@@ -103,7 +103,7 @@ func plain(w http.ResponseWriter, status int, text string) {
 	_, _ = fmt.Fprintln(w, text) // a client that is gone needs no answer
 }
 
-// health answers whoever looks after the process: it is up; it can answer
+// health answers the service manager: it is up; it can answer
 // requests.
 func (h hostHandlers) health(mux routes) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })

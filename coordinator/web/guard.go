@@ -21,7 +21,7 @@ import (
 // base64 fits several times.
 const maxBody = 64 << 10
 
-// bodyPatience is how long a body may take to come, whether anybody reads it or
+// bodyPatience is how long a body may take to come, whether a handler reads it or
 // not: the longest takes 55 s at 9.6 kbit/s.
 const bodyPatience = time.Minute
 
@@ -93,7 +93,7 @@ func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
 	})
 }
 
-// timedBody lifts the deadline of a body that was read to its end: whoever waits
+// timedBody lifts the deadline of a body that was read to its end: a client that waits
 // for an action may wait for long.
 type timedBody struct {
 	io.ReadCloser
@@ -147,7 +147,7 @@ func (h *handlers) unauthenticated(w http.ResponseWriter, r *http.Request, err e
 	writeProblem(w, p)
 }
 
-// wrongToken counts a token that nobody has, and holds up its answer if many come from
+// wrongToken counts a token that was never made, and holds up its answer if many come from
 // its address. Without a turn it answers at once, and returns false.
 func (h *handlers) wrongToken(w http.ResponseWriter, r *http.Request) bool {
 	from := lobby.Origin(r.RemoteAddr)

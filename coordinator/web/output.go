@@ -133,7 +133,7 @@ func (h actionHandlers) copyOutput(w http.ResponseWriter, r *http.Request, what 
 	case errors.Is(err, errPart):
 		return
 	case errors.Is(err, errDrained) && r.Context().Err() == nil && part == nil:
-		next = offset // the client goes on with whoever serves next
+		next = offset // the client goes on with the process that serves next
 	case err != nil || part != nil:
 		if r.Context().Err() == nil {
 			h.log.WarnContext(ctx, "output broke off", "action", what.Action, "err", err)

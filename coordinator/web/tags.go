@@ -73,7 +73,7 @@ func (w *taggedWriter) Write(b []byte) (int, error) {
 	return w.body.Write(b)
 }
 
-// FlushError sends what there is: whoever asks for that sends in parts.
+// FlushError sends what there is: a handler that asks for that sends in parts.
 func (w *taggedWriter) FlushError() error {
 	w.WriteHeader(http.StatusOK)
 	var err error
@@ -109,7 +109,7 @@ func (w *taggedWriter) end() {
 		w.ResponseWriter.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_ = w.release() // the client is gone, and nobody is left to be told
+	_ = w.release() // the client is gone
 }
 
 // has reports whether a tag is among those of If-None-Match. A cache on the way may have

@@ -53,7 +53,7 @@ type Config struct {
 	Version string
 	// OpenMetrics answers /metrics without a token to clients on loopback, for
 	// a scraper on the same machine that can send none. It must stay false
-	// behind a reverse proxy, for which everybody comes from loopback.
+	// behind a reverse proxy, for which all clients come from loopback.
 	// Default: a token of any role is needed.
 	OpenMetrics bool
 	// Metrics adds to a scrape of /metrics what the parts beside the coordinator
@@ -156,7 +156,7 @@ const (
 	maxHeaderBytes = 16 << 10
 )
 
-// StrangerPatience is how long a connection may stay on which nobody has shown a valid
+// StrangerPatience is how long a connection may stay on which no request has shown a valid
 // token: at 9.6 kbit/s the longest chain of rings takes 55 s.
 const StrangerPatience = time.Minute
 
@@ -165,7 +165,7 @@ type drainKey struct{}
 
 // NewServer returns a server with timeouts and limits for clients that are not
 // trusted. [http.Server.Shutdown] ends followers and waiters, who come back to
-// whoever serves next, and lets short requests finish. If it serves a
+// the next process, and lets short requests finish. If it serves a
 // [lobby.Lobby.Listener], a valid token makes the connection that it came on known.
 // What it says of connections goes to noise.
 func NewServer(h http.Handler, config *tls.Config, noise *Noise) *http.Server {

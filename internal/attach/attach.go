@@ -182,7 +182,7 @@ func (s *served) read(ctx context.Context) error {
 		}
 		select {
 		case s.typed <- m.Data:
-		default: // nobody has acknowledged it, so it comes again
+		default: // it was not acknowledged, so it comes again
 		}
 	}
 }

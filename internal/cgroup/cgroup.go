@@ -47,7 +47,7 @@ func Of(init int) (Group, error) {
 	for controllers, dir := range all {
 		whole, ok := payload(dir)
 		if !ok {
-			continue // nobody limits what is not a container's own
+			continue // what is not a container's own is not limited
 		}
 		for c := range strings.SplitSeq(controllers, ",") {
 			g.dirs[c] = whole

@@ -1,13 +1,13 @@
 // Package chaos joins both engines, the real coordinator and real agents with
 // their real queues, by a broker that does whatever a broker may do: it loses,
 // repeats, delays, reorders, truncates and changes messages, says again what
-// was said long ago or to somebody else, keeps connections half open, forgets
+// was said long ago or to another, keeps connections half open, forgets
 // what it retained, and publishes wills late or for connections that are long
 // gone. Meanwhile agents, hosts and the coordinator are killed and started
 // again, and the coordinator's disk stalls. In every tenth schedule it is backed
-// up at moments that nobody chose, and its machine is lost and recovered from the
+// up at random moments, and its machine is lost and recovered from the
 // newest backup: what a host knows is known then, nothing is done twice, and what
-// nobody can know is lost and said to be.
+// cannot be known is lost and said to be.
 //
 // A schedule of all this is drawn from a seed and played on virtual time.
 // Afterwards the broker is honest again, and within [Settled] everything has to

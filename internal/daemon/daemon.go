@@ -169,7 +169,7 @@ func configHead(program, file string) string {
 type Exit struct {
 	Err    error // what it stands for
 	Code   int
-	Silent bool // whoever called it says it
+	Silent bool // its caller says it
 }
 
 // Run runs a program until it ends, or SIGTERM or SIGINT end it, and returns its exit

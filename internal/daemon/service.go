@@ -10,7 +10,7 @@ import (
 )
 
 // Service tells the manager of services that started this program how it stands, in
-// the words of sd_notify(3). The zero value has no manager and tells nobody, as
+// the words of sd_notify(3). The zero value has no manager and tells nothing, as
 // without systemd.
 type Service struct {
 	socket   string

@@ -91,11 +91,11 @@ const (
 	ProofJudged     Step = "C6"  // an invite is bound, or a wrong proof counted
 	HostDecided     Step = "C7"  // a host is approved, denied, revoked, readmitted, labelled or drained, or has a new certificate
 	RingsKept       Step = "C8"  // the files of the ring chain
-	AccessKept      Step = "C9"  // a token or a viewer is made or revoked, rings are taken, a request with a key is noted, or somebody came to or left a session
+	AccessKept      Step = "C9"  // a token or a viewer is made or revoked, rings are taken, a request with a key is noted, or a person came to or left a session
 	InviteMade      Step = "C10" // an invite
 	NotesCompared   Step = "C11" // a hello's streams
 	QuestionAsked   Step = "C12" // what a host is asked after its hello
-	ActionsExpired  Step = "C13" // orders that nobody fetched in time
+	ActionsExpired  Step = "C13" // orders that were not fetched in time
 	AcksFreed       Step = "C14" // acknowledged items are freed
 	InventoryKept   Step = "C15" // a full heartbeat
 	QuarantineNoted Step = "C16" // a host that must not be trusted, or that we must not be

@@ -23,8 +23,8 @@ func Environ() []string {
 	return nil
 }
 
-// hit dies if the point is armed and this is the hit that was meant. Whoever
-// renames the file has it for himself.
+// hit dies if the point is armed and this is the hit that was meant. Only the
+// process that renames the file has it.
 func hit(point string) {
 	dir := os.Getenv(Variable)
 	if dir == "" {

@@ -21,7 +21,7 @@ import (
 // their order. The names of a directory become durable together as well.
 const (
 	maxStaged    = 64        // files that are open at a time
-	maxStagedOne = 256 << 10 // larger ones wait for nobody
+	maxStagedOne = 256 << 10 // larger ones do not wait
 	syncers      = 16
 	maxUnsynced  = 256
 )

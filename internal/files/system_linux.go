@@ -23,7 +23,7 @@ type System struct {
 	// Root is its root directory as this process sees it.
 	Root string `json:"root"`
 	// Init is the first process of a container that runs, and Ticks when it
-	// started: its root is entered through it, and nobody else's. 0 otherwise.
+	// started: its root is entered through it, and no other. 0 otherwise.
 	Init  int   `json:"init,omitzero"`
 	Ticks int64 `json:"ticks,omitzero"`
 	// UIDs and GIDs tell which number of the host stands for one of the place.
@@ -97,7 +97,7 @@ func (p *System) Chown(f *os.File, o Owner) error {
 }
 
 // Enter makes this process write as root of the place, for good: a file system of a
-// container that has users of its own takes no file of anybody else. It keeps what root
+// container that has users of its own takes no file of another. It keeps what root
 // may do.
 func (p *System) Enter() error {
 	uid, err := outside(p.UIDs, 0)
@@ -248,7 +248,7 @@ func (p *System) Source(name string) (*os.File, *os.Root, error) {
 }
 
 // openRegular opens a file of a tree for reading. It looks at what has the name before
-// it opens that very thing: to open a device may have effects, and somebody may put one
+// it opens that very thing: to open a device may have effects, and a user may put one
 // in the place of a file at any time. [ErrChanged] if it is no file.
 func openRegular(root *os.Root, name string) (*os.File, error) {
 	look, err := root.OpenFile(name, unix.O_PATH|syscall.O_NOFOLLOW, 0)

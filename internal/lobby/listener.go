@@ -6,7 +6,7 @@ import (
 )
 
 // Listener returns a listener whose connections are strangers in l, for patience at
-// most, until somebody calls [Conn.Known]. Whom l turns away is closed.
+// most, until [Conn.Known] is called. Whom l turns away is closed.
 func (l *Lobby) Listener(inner net.Listener, patience time.Duration) net.Listener {
 	return &listener{inner, l, patience}
 }
@@ -26,7 +26,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		seat, err := l.lobby.Enter(raw, l.patience)
 		if err != nil {
-			_ = raw.Close() // there is nobody to tell
+			_ = raw.Close() // no caller is left to tell
 			continue
 		}
 		return &Conn{raw, seat}, nil

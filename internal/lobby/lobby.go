@@ -1,7 +1,7 @@
 // Package lobby bounds the connections whose other end has not said who it is, over
 // all listeners of a program together.
 //
-// Strangers cost a descriptor each, and whoever may have all of them keeps the
+// Strangers cost a descriptor each, and an address that may have all of them keeps the
 // members out. So there are so many places for strangers and no more. Who has said
 // who it is leaves its place and keeps the connection. When all places are taken, one
 // is made free in this order:
@@ -100,7 +100,7 @@ func (l *Lobby) Enter(conn net.Conn, patience time.Duration) (*Seat, error) {
 	return p, nil
 }
 
-// victim returns whose place a newcomer takes, if anybody's.
+// victim returns the connection whose place a newcomer takes, if any.
 func (l *Lobby) victim(from netip.Prefix) *Seat {
 	oldest := l.all.Front().Value.(*Seat)
 	if time.Since(oldest.since) >= hurried {

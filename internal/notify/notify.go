@@ -1,5 +1,5 @@
 // Package notify brings notifications to where people look: a webhook, a mailbox, a
-// command. Each target tries once; whoever calls it decides when to try again.
+// command. Each target tries once; its caller decides when to try again.
 package notify
 
 import (
@@ -128,7 +128,7 @@ func NewWebhook(name, address string, secret []byte, text string) (*Webhook, err
 		return nil, fmt.Errorf("%q is no address of a webhook: want https://…", address)
 	}
 	w := &Webhook{Label: name, URL: address, Secret: secret, Client: &http.Client{
-		// A redirect would carry the body to where nobody has configured it to go.
+		// A redirect would carry the body to where it was not configured to go.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if text != "" {

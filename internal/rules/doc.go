@@ -36,7 +36,7 @@
 //
 // # Package variables
 //
-// A variable declared at package level in shipped code may be read by anybody
+// A variable declared at package level in shipped code may be read by all code
 // and written by nobody. These count as writing, in every file of the tree,
 // tests included: assigning to it, to a field or an element of it, or through
 // it; ++ and --; a range clause that assigns; delete, clear, and copy into it;

@@ -205,7 +205,7 @@ func decode(path string, b []byte, target any, known []string) error {
 // a programmer, who knows the struct that it does not fit into.
 var mismatch = regexp.MustCompile(`^cannot (?:decode TOML|store) (.+?) (?:into struct field .+ of type|into a Go value of type|into|in a) (.+)$`)
 
-// plain tells of a value of the wrong kind in the words of whoever wrote it.
+// plain tells of a value of the wrong kind in the words of the configuration.
 func plain(what string) string {
 	m := mismatch.FindStringSubmatch(what)
 	if m == nil {

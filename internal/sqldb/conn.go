@@ -102,7 +102,7 @@ func (c *conn) exec(ctx context.Context, query string) (sql.Result, error) {
 	return res, classify(err)
 }
 
-// take returns a prepared statement that nobody else is using, so that a query
+// take returns a prepared statement that is not in use, so that a query
 // may be nested in the iteration of one with the same text.
 func (c *conn) take(query string) (*sql.Stmt, error) {
 	c.used.Add(1)

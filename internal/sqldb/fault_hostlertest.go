@@ -14,11 +14,11 @@ const faults = true
 
 // Fault decides about one write to a file of a database ("write", "sync" or
 // "truncate"): whether it fails, and if so as on a full disk or as on a broken
-// one. It is called by whoever writes.
+// one. It is called by the writer.
 type Fault func(op string) (fails, full bool)
 
 // inForce returns where the fault of the process is kept; nil lets everything
-// through. SQLite's functions have nobody else to ask.
+// through. SQLite's functions have nothing else to ask.
 var inForce = sync.OnceValue(func() *atomic.Pointer[Fault] { return new(atomic.Pointer[Fault]) })
 
 // SetFault puts a fault into force for all databases of the process, or with nil

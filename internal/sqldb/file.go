@@ -189,7 +189,7 @@ func Verify(ctx context.Context, cfg Config) error {
 	return errors.Join(checkPages(ctx, c, cfg.Path), c.close())
 }
 
-// Check looks whether a file that nobody uses is a whole database of cfg, whose
+// Check looks whether a file that is not in use is a whole database of cfg, whose
 // own path does not matter. It leaves the log of it closed.
 func Check(ctx context.Context, cfg Config, path string) error {
 	if err := checkHeader(path, cfg.ApplicationID); err != nil {

@@ -78,7 +78,7 @@ func (l *pageLog) read(n int64, f *frame) (bool, error) {
 	return err == nil, err
 }
 
-// checkLog finds damage in the log of a database that nobody uses. What a crash
+// checkLog finds damage in the log of a database that is not in use. What a crash
 // leaves there is no damage.
 func checkLog(path string) error {
 	file, err := os.Open(path + "-wal")

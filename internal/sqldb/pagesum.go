@@ -13,7 +13,7 @@ import (
 // SQLite knows when a page is malformed, not when a bit of a row has turned. So
 // each page of the database file ends in a sum of itself, which is written with
 // the page and looked at whenever the page is read. SQLite leaves the last bytes
-// of a page to whoever asks for them in the header, and never looks there. The
+// of a page to programs that ask for them in the header, and never looks there. The
 // write-ahead log has sums of its own; see logdamage.go.
 const (
 	pageSize = 4096

@@ -7,7 +7,7 @@
 // What was answered with nil is on disk. Every write is a function given to
 // [DB.Update]. One goroutine, the writer, runs the functions that wait, each
 // under a savepoint of its own, makes one commit of them (WAL, synchronous=FULL)
-// and answers them all. Nobody waits for company: a lone function is committed
+// and answers them all. No function waits for company: a lone one is committed
 // at once, and under load the batch is what arrived during the last commit.
 // So a thousand callers cost about as many fsyncs as one.
 //

@@ -202,7 +202,7 @@ func (w *writer) run() {
 	}
 }
 
-// abort answers everybody when an update called runtime.Goexit, as t.FailNow
+// abort answers all callers when an update called runtime.Goexit, as t.FailNow
 // does: it ends the goroutine and cannot be held up. The connection is dropped
 // with its open transaction.
 func (w *writer) abort() {

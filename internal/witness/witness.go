@@ -1,5 +1,5 @@
 // Package witness tells how processes end that are not our children: the first
-// processes of containers. The kernel says it to whoever has had a pidfd of the process,
+// processes of containers. The kernel says it to a process that has had a pidfd of the other,
 // since version 6.15; before that, only the moment is told.
 package witness
 

@@ -16,12 +16,12 @@
 //	(nothing) → creating → ready → destroying → (nothing)
 //
 // The directory appears under its name by one rename, with the record in it, so
-// a directory without a record is always somebody else's. A container whose
-// record says creating or destroying is not there for anybody but create and
+// a directory without a record is never ours. A container whose
+// record says creating or destroying is only there for create and
 // destroy, which remove what is left of it first.
 //
 // A rename sets a mark in the record, renames the directory, has the configuration
-// follow and takes the mark away. Whoever starts or stops a container that is
+// follow and takes the mark away. An operation that starts or stops a container that is
 // marked has its configuration follow first.
 //
 // # Locks

@@ -218,7 +218,7 @@ func lookUp(dir, file, name string) (id, group int, err error) {
 	return int(number), 0, nil
 }
 
-// furnish writes what a container needs and an image leaves to whoever runs it: its
+// furnish writes what a container needs and an image leaves to the program that runs it: its
 // name, and who knows the names of others.
 func furnish(dir string, spec container.CreateSpec, ids container.IDRange) error {
 	root, err := os.OpenRoot(dir)
@@ -241,7 +241,7 @@ func furnish(dir string, spec container.CreateSpec, ids container.IDRange) error
 	case err != nil:
 		return err
 	case !i.IsDir():
-		return nil // none that anybody would know
+		return nil // none that is known
 	}
 	for name, text := range files {
 		if i, err := root.Lstat(name); err == nil && (!i.Mode().IsRegular() || i.Size() > 0 && name != "etc/hostname") || text == "" {

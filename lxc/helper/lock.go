@@ -91,7 +91,7 @@ func lockFile(path string, how int) (*locked, error) {
 // release gives the lock back.
 func (l *locked) release() { l.file.Close() }
 
-// remove gives the lock back for good: its container is gone. Whoever waits for
+// remove gives the lock back for good: its container is gone. An operation that waits for
 // the file finds out and locks its successor.
 func (l *locked) remove() {
 	os.Remove(l.file.Name())

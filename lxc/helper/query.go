@@ -126,7 +126,7 @@ func (h *host) inspect(name string, limit time.Duration) (container.Info, error)
 }
 
 // seenAfter is the answer to an operation that has ended with err: what it has
-// made of the container. That this cannot be told, because somebody else has
+// made of the container. That this cannot be told, because another operation has
 // removed it meanwhile, is no failure of the operation.
 func (h *host) seenAfter(name string, err error) (wire.Answer, error) {
 	if err != nil {

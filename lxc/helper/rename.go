@@ -114,7 +114,7 @@ func (h naming) renameTo(name, to string, r record) error {
 	return h.settle(to)
 }
 
-// notThere tells a name of nobody from one of somebody else.
+// notThere tells an unused name from one of another container.
 func (h naming) notThere(name string) error {
 	r, err := h.look(name)
 	if err == nil && r.CTID == "" {

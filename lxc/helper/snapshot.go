@@ -37,7 +37,7 @@ func (h shooting) onSnapshots(name string, mustStand bool, do func(context.Conte
 			return err
 		}
 	}
-	// What is mounted there is somebody else's, and would be removed with what it lies in.
+	// What is mounted there belongs to others, and would be removed with what it lies in.
 	if mounts, err := mountsBelow(h.dir(name)); err != nil || len(mounts) > 0 {
 		if err == nil {
 			err = fmt.Errorf("%w: type umount %s, and ask again", errMounted, mounts[0])

@@ -56,7 +56,7 @@ func (f Fault) String() string {
 	return s
 }
 
-// maxFaults bounds what is told of one log. Whoever has so many has read enough.
+// maxFaults bounds what is told of one log. After so many the reader has read enough.
 const maxFaults = 1000
 
 // faults are what was found so far.

@@ -18,7 +18,7 @@ const (
 	// MaxRecord is the longest line of a record. What is longer loses its detail.
 	MaxRecord = 8 << 10
 	// MaxSealed is how many records one checkpoint seals at most: so many are
-	// held in memory by whoever verifies.
+	// held in memory by the verifier.
 	MaxSealed = 1000
 	// MaxLine is the longest line of a file: the leaves of MaxSealed records.
 	MaxLine = 64 << 10
@@ -49,7 +49,7 @@ type Record struct {
 
 // Encode returns the record as it is stored: its line without the number, which
 // is given later. Texts are shortened and cleaned where the protocol's JSON has
-// no place for them, so that no transition fails for what somebody typed.
+// no place for them, so that no transition fails for what a person typed.
 func (r Record) Encode() ([]byte, error) {
 	r.Actor, r.From, r.Verb, r.Object = clean(r.Actor), clean(r.From), clean(r.Verb), clean(r.Object)
 	r.Detail = cleanAll(r.Detail)

@@ -15,7 +15,7 @@ import (
 
 // Keys knows who may sign checkpoints, and who might.
 type Keys interface {
-	// Keyring finds everybody who ever was a coordinator of the fleet, and the
+	// Keyring finds all that ever were a coordinator of the fleet, and the
 	// hosts whose logs are to be verified.
 	protocol.Keyring
 	// WasCoordinator reports whether the key is a coordinator's in the ring of

@@ -160,7 +160,7 @@ func ParseJoinCode(text string) (JoinCode, error) {
 	}
 	r := reader{b: b}
 	c := JoinCode{Pin: r.pin(), Secret: Secret(r.take(16)), Addresses: r.addresses()}
-	// Anybody can compute the checksum: only what Encode writes is read.
+	// The checksum is no secret: only what Encode writes is read.
 	if again, err := c.Encode(); r.bad || err != nil || again != encodeCode(joinPrefix, b) {
 		return JoinCode{}, fmt.Errorf("%w: it was made by another version of Hostler", ErrCode)
 	}

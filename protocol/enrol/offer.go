@@ -7,7 +7,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// Offer is what a host tells about itself before anybody trusts it. It is
+// Offer is what a host tells about itself before it is trusted. It is
 // shown to the person who approves, and believed by nobody else. The host
 // makes its bytes once, by [Offer.Encode]: everything is computed over them.
 type Offer struct {

@@ -12,7 +12,7 @@ import (
 const MaxEvidence = 12 << 10
 
 // Evidence cuts what a host keeps into the messages of coordinators that it is
-// made of, each as it was signed; see [Strengthen]. Whoever reads it verifies
+// made of, each as it was signed; see [Strengthen]. A reader verifies
 // each of them.
 func Evidence(kept []byte) [][]byte {
 	if len(kept) == 0 || len(kept) > MaxEvidence {

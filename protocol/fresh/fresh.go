@@ -30,7 +30,7 @@ type HostGate struct {
 	chal protocol.Nonce
 	last map[protocol.Channel]uint64 // newest K per channel of that connection
 	// probe answers hellos of processes older than the one in force. It stays
-	// the same for as long as the gate: whoever carries it has lived on after
+	// the same for as long as the gate: a sender that carries it has lived on after
 	// a younger process had spoken, however many came in between. Were it made
 	// anew for each hello, replays of one old hello could hide the fork.
 	probe protocol.Nonce
@@ -185,7 +185,7 @@ func (g *CoordinatorGate) Term(h *protocol.Header) error {
 func (g *CoordinatorGate) Accept(c protocol.Channel, h *protocol.Header) (newTerm bool) {
 	newTerm = h.Term.Compare(g.Seen) > 0
 	if newTerm {
-		// Whoever speaks in a newer term may have another store, even if the
+		// A coordinator that speaks in a newer term may have another store, even if the
 		// first that it says does not name it.
 		g.Seen, g.Store, g.last = h.Term, protocol.StoreID{}, nil
 	}

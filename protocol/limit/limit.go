@@ -38,7 +38,7 @@ const None = "none"
 // takes a limit away.
 type Limits map[Resource]string
 
-// A resource is limited by exactly one form of value, which is said to whoever writes
+// A resource is limited by exactly one form of value, which is said to the user who writes
 // another one.
 var forms = map[Resource]struct {
 	form  string

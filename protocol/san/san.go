@@ -31,7 +31,7 @@ const (
 //	hostler:host/<id>  hostler:viewer/<name>  hostler:hop/<id>
 //	hostler:coordinator  hostler:broker
 //
-// The common name is never looked at: it is a free text, and whoever may ask
+// The common name is never looked at: it is a free text, and a requester who may ask
 // for a viewer called web1 would otherwise speak as host web1.
 type Name struct {
 	Kind Kind

@@ -20,7 +20,7 @@ const Max = 6 << 10
 const kind protocol.Type = "secret/1"
 
 // Values are the plaintext of a sealed value. They repeat what they are for, because
-// whoever sees the sealed bytes could put them into an action of his own.
+// a person who sees the sealed bytes could put them into an action of his own.
 type Values struct {
 	Type   protocol.Type     `json:"hostler"`
 	Fleet  protocol.FleetID  `json:"fleet"`

@@ -21,13 +21,13 @@ const (
 	// way, and asking takes the line's other direction.
 	reaskFirst = 2 * time.Second
 	reaskLast  = 64 * time.Second
-	// followEvery is how often the sender hears that somebody follows a command
+	// followEvery is how often the sender hears that a client follows a command
 	// that waits for its followers: three times within protocol.OutputPatience.
 	followEvery = 10 * time.Second
 )
 
 // Collector is the receiving side of a stream of output, of which not all is
-// wanted: what somebody follows, and always its beginning and, once its end is
+// wanted: what a client follows, and always its beginning and, once its end is
 // known, its last bytes. Times are durations since any fixed point of one
 // monotonic clock.
 type Collector struct {
@@ -143,7 +143,7 @@ func (c *Collector) Asked(ahead int64) bool {
 }
 
 // Ask notes that a credit goes out now, and returns it. Without a window it says
-// that somebody follows a command that goes on; false if there is nothing to say
+// that a client follows a command that goes on; false if there is nothing to say
 // at all.
 func (c *Collector) Ask(ahead int64, now time.Duration) (offset, window int64, ok bool) {
 	offset, window = c.Wants(ahead)

@@ -18,7 +18,7 @@
 //     one carried and no credit covers is lost.
 //   - The coordinator receives output with a [Collector]. It holds a head that
 //     grows and, once the command has ended, perhaps a tail, with a gap between
-//     them that nobody asked for. It asks for what somebody follows, else for
+//     them that were not asked for. It asks for what a client follows, else for
 //     the head and the tail. What has arrived is not yet durable: it asks from
 //     the durable offset on, because a credit lets the host forget.
 //   - The coordinator sends the input of actions with a [Resender]: a Sender

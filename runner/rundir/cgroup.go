@@ -18,7 +18,7 @@ import (
 // Leaf is the absolute path of a leaf: the directory of the cgroup2 tree that
 // holds every process of one command. It works the same on hybrid machines.
 // The methods treat a leaf that is gone as one that is empty: the kernel lets
-// nobody remove it otherwise.
+// it would never be removed otherwise.
 type Leaf string
 
 // maxDepth bounds how deep the command's own cgroups below its leaf are followed.
@@ -271,7 +271,7 @@ func (l Leaf) WaitEmpty(within time.Duration) (empty bool, err error) {
 	}
 }
 
-// A glance is for how long an event of cgroup.events was waited for before somebody
+// A glance is for how long an event of cgroup.events was waited for before a caller
 // looked without one. The kernel tells of changes at most every ten milliseconds: who
 // waits soon after another change hears of the next that much later. So one looks a few
 // times, and then relies on being told.

@@ -82,7 +82,7 @@ func ReadCapped(path string, limit int) ([]byte, error) {
 }
 
 // Lock takes the lock of d without waiting. The lock lasts until Unlock or until
-// the process has ended. ErrLocked means that somebody else has it.
+// the process has ended. ErrLocked means that another process has it.
 func (d Dir) Lock() (*os.File, error) {
 	f, err := os.OpenFile(d.Path(LockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -116,7 +116,7 @@ func WriteHolder(lock *os.File, h *Holder) error {
 
 // CreateStart makes start.json durable, with the names of d and of its action's
 // directory. It fails with fs.ErrExist when there is one. The name appears when the
-// content is there, so whoever outlives this process finds it complete or not at
+// content is there, so a process that outlives this one finds it complete or not at
 // all; a power failure before CreateStart returns may leave it damaged, which
 // readers take for a run that may have been.
 func (d Dir) CreateStart(s *Start) error {
@@ -174,7 +174,7 @@ func (d Dir) ReserveExit() error {
 }
 
 // PublishExit makes exit.json durable. The caller holds the lock. The name
-// appears before that, so that whoever waits need not wait for the disk; what is
+// appears before that, so that a caller that waits need not wait for the disk; what is
 // concluded from it becomes durable in its own way. A power failure in between may
 // leave it damaged, or take it back: then the run has ended with the machine.
 func (d Dir) PublishExit(x *Exit) error {

@@ -99,6 +99,6 @@ var (
 	ErrVersion = errors.New("unsupported version of the run directory")
 	// ErrTooLarge is a file above its cap.
 	ErrTooLarge = errors.New("too large")
-	// ErrLocked means that somebody else holds the lock.
+	// ErrLocked means that another process holds the lock.
 	ErrLocked = errors.New("run directory is locked")
 )

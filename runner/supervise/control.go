@@ -193,7 +193,7 @@ func (c *control) attach(conn *os.File) {
 	c.tty.serve(conn)
 }
 
-// close answers whoever waits and ends the service.
+// close answers all that wait and ends the service.
 func (c *control) close() {
 	close(c.over)
 	c.file.Close()

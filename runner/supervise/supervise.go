@@ -17,7 +17,7 @@
 //  4. Writes start.json durably. From here on the command may have run.
 //  5. Listens on ctl.sock, becomes the subreaper of what the command orphans,
 //     asks the launcher to Fork.
-//  6. Drains the pipes into stdout and stderr, whoever looks or does not; or the
+//  6. Drains the pipes into stdout and stderr, with or without a reader; or the
 //     terminal into stdout, and types in it what comes over ctl.sock.
 //  7. On the time limit or on a cancel request: TERM to the leaf, the grace,
 //     KILL by cgroup.kill, also while Fork has not returned. When nobody was at the terminal for as long as the spec

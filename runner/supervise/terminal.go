@@ -11,7 +11,7 @@ import (
 )
 
 // Terminal takes a pseudoterminal whose master was just opened, non-blocking and
-// not as anybody's terminal, and returns both ends. The slave belongs to uid from
+// not as the controlling terminal of a process, and returns both ends. The slave belongs to uid from
 // then on, as getty and sshd leave it. It closes the master when it fails.
 func Terminal(masterFD int, uid uint32) (master, slave *os.File, err error) {
 	master = os.NewFile(uintptr(masterFD), "terminal")

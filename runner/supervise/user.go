@@ -37,7 +37,7 @@ type User struct {
 //   - "uid" must have an entry, for there is no other way to know its group.
 //   - "uid:gid" needs no entry and has no supplementary groups.
 //
-// Whoever cannot be found is a Refusal with rundir.ReasonUnknownUser: nobody
+// A user who cannot be found is a Refusal with rundir.ReasonUnknownUser: nobody
 // ever runs as root because of a typing error.
 func LookupUser(root, user string) (*User, error) {
 	if user == "" {

@@ -37,7 +37,7 @@ A person types hostler login with the login code, which holds the token: keep
 both secret. A name has one token that is valid: revoke it to make another, and
 choose a name for each person and each program.
 
-With four_eyes, nobody approves what he has asked for himself: --person binds the
+With four_eyes, a person cannot approve their own request: --person binds the
 token to a person of the ring, and what needs approvals is refused to other tokens.`,
 		Example: "  hostler token create alice --role operator --ttl 90d\n  hostler token create alice-laptop --role operator --person alice\n  hostler token create ci --role operator -o template={{.secret}}",
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// defaultValid is how long an approval holds if nobody says otherwise: the rest
+// defaultValid is how long an approval holds unless its signer says otherwise: the rest
 // of a working day.
 const defaultValid = 8 * time.Hour
 
@@ -199,7 +199,7 @@ func findBundles(ctx context.Context, r *conn.Remote, ids []string) ([]bundle, e
 	return all, nil
 }
 
-// anyOpen refuses before anybody has read what he would sign, if all of it has ended.
+// anyOpen refuses, before the signer reads anything, if all of it has ended.
 // Among others one that has ended is told of at the end, beside them.
 func anyOpen(bundles []bundle) error {
 	var last api.Action

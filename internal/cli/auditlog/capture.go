@@ -249,7 +249,7 @@ func (c captured) judge(keys *certs.Keys) verdict {
 		return v.bad(err)
 	}
 	v.Key, v.Signer = env.Key.String(), signer(keys, env.Key)
-	// The header is shown whether or not it can be believed: somebody wants to
+	// The header is shown whether or not it can be believed: the user wants to
 	// know what was claimed.
 	var h protocol.Header
 	if err := protocol.DecodeJSON(env.Body, &h, true); err != nil {

@@ -227,7 +227,7 @@ func export(ctx context.Context, r *conn.Remote) io.ReadCloser {
 	return &exporting{pr, func() { stop(errors.New("the log was read")); <-ended }}
 }
 
-// exporting is an export that ends when nobody reads on.
+// exporting is an export that ends when its reader has gone.
 type exporting struct {
 	*io.PipeReader
 	stop func()
@@ -262,7 +262,7 @@ func (a *commands) witnesses(f conn.FleetFiles, keys *certs.Keys, files []string
 }
 
 // findCheckpoints returns every checkpoint in what was captured: by itself, or
-// carried by a receipt or a hello. Whoever brings one, its signature counts.
+// carried by a receipt or a hello. Its signature counts, and not how it came.
 func findCheckpoints(b []byte, keys *certs.Keys) []protocol.Checkpoint {
 	fleet := keys.Chain().Ring().Fleet
 	var all []protocol.Checkpoint

@@ -257,7 +257,7 @@ func (w *watcher) run(ctx context.Context, cfg mqtt.Config) error {
 
 var errWatched = errors.New("enough was watched")
 
-// errNoBroker ends the first attempt that leads to no connection: whoever typed a
+// errNoBroker ends the first attempt that leads to no connection: a user who typed a
 // wrong address is to know at once.
 var errNoBroker = errors.New("no connection to the broker")
 
@@ -438,7 +438,7 @@ func (w *watcher) refetch(ctx context.Context) bool {
 }
 
 // isPlain reports whether a topic, as it stands below the fleet, is of the plain
-// mirror, which nobody signs.
+// mirror, which is not signed.
 func isPlain(short string) bool { return strings.HasPrefix(short, "plain/") }
 
 // plainText reads a message of the plain mirror.

@@ -3,7 +3,6 @@ package backups
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -30,23 +29,6 @@ func noun() show.Noun[api.Backup] {
 	})
 }
 
-// parse reads [HOST] and what follows it. On a host, HOST is left out.
-func parse(cmd *cobra.Command, args []string, local bool, want int) (host protocol.HostID, rest []string, err error) {
-	if local {
-		if len(args) != want {
-			return "", nil, term.Usage(cmd.CommandPath()+" --help", "%d arguments, want %d: on a host its name is left out", len(args), want)
-		}
-		return "", args, nil
-	}
-	if len(args) != want+1 {
-		return "", nil, term.Usage(cmd.CommandPath()+" --help", "%d arguments, want %d", len(args), want+1)
-	}
-	if host, err = conn.ParseHost(args[0]); err != nil {
-		return "", nil, term.Usage("hostler host ls", "%s", err)
-	}
-	return host, args[1:], nil
-}
-
 // named are the arguments about a backup.
 func named(c *dispatch.Change, name string) *protocol.BackupArgs {
 	return &protocol.BackupArgs{BackupName: data.BackupName{Backup: name}, OutputOption: c.AnswerMode()}
@@ -61,11 +43,7 @@ are read by verify.`,
 		Example: "  hostler backup ls edge-01\n  hostler --local backup ls -o json", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.ListFlags(cmd)
-	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		host, _, err := parse(cmd, args, r.Local, 0)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnHost(0, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, _ []string) error {
 		return show.Items(cmd.Context(), a.UI, v, noun(), func(ctx context.Context) ([]api.Backup, error) {
 			return dispatch.Listed[api.Backup](ctx, a.Dispatcher, r, host, "list the backups", protocol.Spec{Kind: protocol.KindBackupList, Args: &protocol.ExportArgs{}})
 		})
@@ -73,7 +51,7 @@ are read by verify.`,
 	return cmd
 }
 
-// nowName is what follows the name of a container in that of a backup that nobody named.
+// nowName is what follows the name of a container in that of a backup without a name of its own.
 const nowName = "-20060102-150405"
 
 func (a *commands) createCommand() *cobra.Command {
@@ -127,11 +105,7 @@ func (a *commands) about(cmd *cobra.Command, kind protocol.Kind, verb, confirm s
 	if confirm != "" {
 		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	}
-	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		host, rest, err := parse(cmd, args, r.Local, 1)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnHost(1, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, rest []string) error {
 		if confirm != "" {
 			if err := a.Confirm(yes || c.DryRun, confirm+rest[0]+"?"); err != nil {
 				return err
@@ -189,12 +163,5 @@ func (a *commands) change(cmd *cobra.Command, c *dispatch.Change, r *conn.Remote
 	if err := (&data.BackupName{Backup: name}).Check(); err != nil || name == "" {
 		return term.Usage("hostler backup ls", "%q is no name of a backup: want letters, digits and, not at the beginning, any of ._-", name)
 	}
-	all, err := dispatch.AskChange[api.Backup](cmd.Context(), a.Dispatcher, c, r, host, what, s)
-	if word := c.View.Format.Word; err == nil && all != nil && word != "table" && word != "wide" {
-		return show.Print(a.UI, c.View, noun(), all)
-	}
-	for _, b := range all {
-		fmt.Fprintln(a.Out, term.Printable(b.Name))
-	}
-	return err
+	return dispatch.PrintChanged(cmd.Context(), a.Dispatcher, c, r, host, what, s, noun(), func(b api.Backup) string { return b.Name })
 }

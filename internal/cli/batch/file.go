@@ -460,7 +460,7 @@ func (b *fileRun) letPass(ctx context.Context, i int, ended []chan struct{}) {
 }
 
 // begin asks for an operation, once. What is pushed was sent before, but the
-// coordinator keeps what nobody names for a day only.
+// coordinator keeps an unnamed one for a day only.
 func (b *fileRun) begin(ctx context.Context, i int) error {
 	p := b.run.outcomes[i]
 	if err := b.moves[i].send(ctx, b, i); err != nil {

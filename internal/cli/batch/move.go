@@ -74,8 +74,8 @@ func (m *move) send(ctx context.Context, b *fileRun, i int) error {
 	return m.payload.Send(ctx, b.Batcher.Dispatcher, b.run.remote, "push to "+m.there.String())
 }
 
-// collect takes what a pull brings. Whoever goes on with a batch takes it once more,
-// as it was then: nobody but this machine knows whether it was kept.
+// collect takes what a pull brings. A user who goes on with a batch takes it once more,
+// as it was then: only this machine knows whether it was kept.
 func (m *move) collect(ctx context.Context, b *fileRun, i int) (api.Action, error) {
 	p := b.run.outcomes[i]
 	m.pull.Files, m.pull.Remote, m.pull.Words = b.Batcher.files, b.run.remote, b.writer(p.stderr)

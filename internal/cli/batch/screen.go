@@ -56,7 +56,7 @@ func (l *lines) keep(b []byte) {
 // flush writes what is left without a line end.
 func (l *lines) flush() {
 	if len(l.held) > 0 {
-		_ = l.line(l.held) // whoever read it is gone, and was told so before
+		_ = l.line(l.held) // its reader is gone, and was told so before
 		l.held = nil
 	}
 }

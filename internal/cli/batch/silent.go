@@ -54,7 +54,7 @@ func (b *batchRun) untilLook(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { t.Stop(); end(nil) }
 }
 
-// look names who is silent. It reports whether nobody is left to be waited for.
+// look names the hosts that are silent. It reports whether no host is left to be waited for.
 func (b *batchRun) look() (left bool) {
 	for _, p := range b.outcomes {
 		silent := b.Batcher.Now().Sub(p.askedAt)

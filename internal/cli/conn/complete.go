@@ -12,7 +12,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// completionTime bounds what completion may take: nobody waits longer for a
+// completionTime bounds what completion may take: no user waits longer for a
 // key.
 const completionTime = 2 * time.Second
 

@@ -40,7 +40,7 @@ func (f FleetFiles) KeepCheckpoint(envelope []byte) error {
 func (a *Env) FleetFlag(cmd *cobra.Command) *string {
 	name := cmd.Flags().String("fleet", "", "the fleet (default: that of the context, or the only one)")
 	_ = cmd.RegisterFlagCompletionFunc("fleet", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		known, _ := a.KnownFleets() // completion has nobody to tell
+		known, _ := a.KnownFleets() // completion can tell of no error
 		return known, cobra.ShellCompDirectiveNoFileComp
 	})
 	return name
@@ -78,7 +78,7 @@ func (a *Env) FleetFiles(name string) (FleetFiles, error) {
 // OwnerKey is the file of the owner's key.
 func (f FleetFiles) OwnerKey() string { return filepath.Join(f.Dir, "owner.key") }
 
-// Code is the path of the fleet code on the machine of somebody who asked to be
+// Code is the path of the fleet code on the machine of a user who asked to be
 // an owner and has no rings yet.
 func (f FleetFiles) Code() string { return filepath.Join(f.Dir, "code") }
 
@@ -263,7 +263,7 @@ func (a *Env) FetchRings(ctx context.Context, r *Remote, name string) (FleetFile
 
 // VerifyKeys is the book of keys: the rings, brought up to date if there is a
 // coordinator to ask, and the hosts. Whatever comes from the network is signed
-// itself, so that nobody on the way can lend a key to another.
+// itself, so that a key cannot be lent to another on the way.
 func (a *Env) VerifyKeys(ctx context.Context, fleet, rosterFile string) (*certs.Keys, error) {
 	f, chain, err := a.ChooseFleet(fleet)
 	if err != nil {

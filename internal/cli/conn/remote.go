@@ -262,7 +262,7 @@ func OpenStates() []string {
 	return open
 }
 
-// Untrusted reports whether the other end has a certificate of somebody else.
+// Untrusted reports whether the other end has a certificate of another fleet.
 func Untrusted(err error) bool {
 	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok
@@ -277,6 +277,28 @@ func (a *Env) OnRemote(run func(cmd *cobra.Command, args []string, r *Remote) er
 		}
 		return run(cmd, args, r)
 	}
+}
+
+// OnHost is OnRemote for a command with the arguments [HOST] and n more. With
+// --local, HOST is left out.
+func (a *Env) OnHost(n int, run func(cmd *cobra.Command, r *Remote, host protocol.HostID, rest []string) error) func(*cobra.Command, []string) error {
+	return a.OnRemote(func(cmd *cobra.Command, args []string, r *Remote) error {
+		want := n
+		if !r.Local {
+			want++
+		}
+		if len(args) != want {
+			return term.Usage(cmd.CommandPath()+" --help", "got %d arguments, want %d; with --local, leave out the name of the host", len(args), want)
+		}
+		if r.Local {
+			return run(cmd, r, "", args)
+		}
+		host, err := ParseHost(args[0])
+		if err != nil {
+			return term.Usage("hostler host ls", "%s", err)
+		}
+		return run(cmd, r, host, args[1:])
+	})
 }
 
 // OnCoordinator is OnRemote for what only a coordinator knows.

@@ -23,7 +23,7 @@ const (
 	ringsTime = 30 * time.Second
 )
 
-// ServedRings fetches the rings that a server shows. The server may be anybody: rings
+// ServedRings fetches the rings that a server shows. Any server will do: rings
 // authenticate themselves, and nothing secret is sent.
 func ServedRings(ctx context.Context, address string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, ringsTime)

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// patience is how long nobody may answer before waiting is given up. What
+	// patience is how long no answer may come before waiting is given up. What
 	// was asked for goes on meanwhile, so this is about the user's time alone.
 	patience = 2 * time.Minute
 	// FirstRetry and lastRetry bound the pauses between tries, which double.

@@ -50,7 +50,7 @@ with the container until one of them changes.`,
 	return cmd
 }
 
-// nowName is the name of a snapshot that nobody has named.
+// nowName is the name of a snapshot that was given no name.
 const nowName = "20060102-150405"
 
 func (a *commands) snapshotCreateCommand() *cobra.Command {

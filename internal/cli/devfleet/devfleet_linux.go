@@ -185,7 +185,7 @@ func (a *commands) devVerb(name *string, cmd *cobra.Command, what, did string, d
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		s, _ := f.Status() // completion has nobody to tell
+		s, _ := f.Status() // completion can tell of no error
 		return conn.Each(s.Nodes, devNoun().Name), cobra.ShellCompDirectiveNoFileComp
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

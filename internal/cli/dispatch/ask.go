@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -98,7 +99,19 @@ func AskChange[T any](ctx context.Context, a *Dispatcher, c *Change, r *conn.Rem
 	return nil, a.PrintID(c.View, act)
 }
 
-// AnswerMode is how the output of such an action is kept: nobody reads that of one which is
+// PrintChanged is [AskChange] that prints the things: a line of each, or what --format wants.
+func PrintChanged[T any](ctx context.Context, a *Dispatcher, c *Change, r *conn.Remote, host protocol.HostID, what string, s protocol.Spec, n show.Noun[T], line func(T) string) error {
+	all, err := AskChange[T](ctx, a, c, r, host, what, s)
+	if word := c.View.Format.Word; err == nil && all != nil && word != "table" && word != "wide" {
+		return show.Print(a.UI, c.View, n, all)
+	}
+	for _, it := range all {
+		fmt.Fprintln(a.Out, strings.TrimSpace(term.Printable(line(it))))
+	}
+	return err
+}
+
+// AnswerMode is how the output of such an action is kept: the output is not read of one which is
 // not waited for.
 func (c *Change) AnswerMode() protocol.OutputOption {
 	if c.NoWait {

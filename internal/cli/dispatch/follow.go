@@ -79,7 +79,7 @@ func (f *Follower) Wait(ctx context.Context, act api.Action) (api.Action, error)
 }
 
 // WatchTail waits until the readers are done, and stops them when what they have
-// moved stands still for a pause and nobody is there to send more.
+// moved stands still for a pause and no sender is connected.
 func WatchTail(pause time.Duration, done <-chan struct{}, moved *atomic.Int64, comes func() bool, stop context.CancelCauseFunc) {
 	t := time.NewTicker(pause)
 	defer t.Stop()
@@ -197,7 +197,7 @@ func (f *Follower) Await(ctx context.Context, act api.Action) (api.Action, error
 			return act, nil
 		}
 		if !protocol.State(act.State).Final() && f.Dispatcher.Now().Sub(asked) < time.Second {
-			// Whoever answers at once without an end does not wait.
+			// A server that answers at once without an end does not wait.
 			if err := term.Pause(ctx, conn.FirstRetry); err != nil {
 				return act, err
 			}
@@ -222,7 +222,7 @@ func (f *Follower) Copy(ctx context.Context, id string, s *Stream, follow bool, 
 		w := &counter{w: s.W, moved: moved}
 		next, err := f.Remote.Output(ctx, client.Reading{Action: id, FD: string(s.Fd), Offset: offset, Follow: follow, Hold: f.Hold}, w)
 		if w.err != nil {
-			return w.err // whoever reads our output is gone
+			return w.err // the reader of our output is gone
 		}
 		if w.n > 0 {
 			again = conn.Retry{}
@@ -259,7 +259,7 @@ type counter struct {
 	w     io.Writer
 	n     int64
 	err   error
-	moved *atomic.Int64 // the same of all streams, for whoever looks on
+	moved *atomic.Int64 // the same of all streams, for the progress line
 }
 
 func (c *counter) Write(b []byte) (int, error) {

@@ -69,7 +69,7 @@ func spool(r io.Reader) (*os.File, error) {
 	}
 	_, err = io.Copy(f, r)
 	if err = errors.Join(os.Remove(f.Name()), err); err != nil {
-		_ = f.Close() // nobody can find it any more
+		_ = f.Close() // it has no name any more
 		return nil, err
 	}
 	return f, nil
@@ -105,7 +105,7 @@ func (p *Payload) Close() {
 }
 
 // Refused asks what would become of an action, before much is sent for it: the
-// coordinator knows what it lets nobody have, and what its hosts do. Whatever else is
+// coordinator knows what it refuses to all, and what its hosts do. Whatever else is
 // wrong shows when it is asked for, and the host judges in any case.
 func Refused(ctx context.Context, r *conn.Remote, p *Payload, host protocol.HostID, spec []byte) error {
 	if p == nil || p.Size == 0 || r.Local {
@@ -148,7 +148,7 @@ func (p *Payload) Send(ctx context.Context, a *Dispatcher, r *conn.Remote, what 
 		}
 		reached = reached || !term.NeverAsked(err)
 		if !reached && a.Now().Sub(begun) > a.Patience() {
-			return term.Cannot(what, err) // there is nobody, rather than a line that breaks
+			return term.Cannot(what, err) // no server is there, rather than a line that breaks
 		}
 		if again.Since.IsZero() && errors.Is(err, client.ErrUnreachable) && !conn.Untrusted(err) {
 			bar.End()

@@ -127,7 +127,7 @@ func (a *Dispatcher) SubmitAs(ctx context.Context, r *conn.Remote, id protocol.A
 
 func (a *Dispatcher) submit(ctx context.Context, r *conn.Remote, ask api.NewAction) (api.Action, error) {
 	var again conn.Retry
-	asked := false // somebody may have heard it
+	asked := false // it may have been heard
 	for try := 1; ; try++ {
 		var act api.Action
 		err := r.Post(ctx, "/v1/actions", nil, ask, &act)
@@ -152,7 +152,7 @@ func (a *Dispatcher) submit(ctx context.Context, r *conn.Remote, ask api.NewActi
 	}
 }
 
-// abandonTime bounds the request that ends an action which nobody wants any longer.
+// abandonTime bounds the request that ends an abandoned action.
 const abandonTime = 10 * time.Second
 
 // Abandon ends an action of which nothing but its output was wanted, because its reader

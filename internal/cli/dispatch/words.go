@@ -115,7 +115,7 @@ func approvedWord(g api.Approval) string {
 	return word
 }
 
-// sayWaits tells whoever asked for an action that people must approve it first.
+// sayWaits tells the requester of an action that people must approve it first.
 func (a *Dispatcher) sayWaits(act api.Action) {
 	if act.State != string(protocol.StatePendingApprove) {
 		return
@@ -154,8 +154,8 @@ func ShellWords(argv []string) string {
 	return strings.Join(words, " ")
 }
 
-// SayCutShort tells of a command that nobody saw to its end: what it wrote last may
-// have been in nobody's hands.
+// SayCutShort tells of a command whose end was not seen: what it wrote last may
+// have been lost.
 func (a *Dispatcher) SayCutShort(act api.Action) {
 	if protocol.Reason(act.Reason) == protocol.ReasonInterrupted && len(act.Output) > 0 {
 		a.Say("hostler: %s was interrupted; the last bytes of its output may be missing", act.ID)

@@ -15,7 +15,7 @@ func (a *commands) addReleaseKeyCommand() *cobra.Command {
 upgrade asks them to. NAME is for people: who makes those packages. KEY is a file
 with a certificate (binary, or text as hostler key export and gpg --armor --export
 write it), or the name of a key of this machine. The key can sign nothing else.
-Whoever has it is root on every host: keep it apart.
+A person who has it is root on every host: keep it apart.
 
 Hosts with version 0.1.0 or older cannot read such a ring. Upgrade them by their
 packages first.`,

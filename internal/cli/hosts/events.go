@@ -134,7 +134,7 @@ func (a *commands) followEvents(ctx context.Context, r *conn.Remote, v *show.Vie
 			err = fmt.Errorf("%w: the events ended", client.ErrUnreachable)
 		}
 		if try == 1 && term.NeverAsked(err) {
-			return err // there is nobody, rather than a line that breaks
+			return err // no server is there, rather than a line that breaks
 		}
 		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeGone && followed {
 			a.Say("hostler: the events after %d are no longer stored, perhaps because of a recovery of the coordinator; continuing with the oldest one", from)

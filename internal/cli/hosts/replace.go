@@ -65,7 +65,7 @@ Run again before a machine was admitted, it prints a new code and ends the old o
 	return cmd
 }
 
-// tellReplaced says what became of a machine that was shut out, and what nobody knows.
+// tellReplaced says what became of a machine that was shut out, and what is unknown.
 func (a *commands) tellReplaced(r api.Replacement) {
 	a.Say("The machine of host %s is revoked. Run that on its replacement, as root. It is valid for %s. Then: hostler host pending",
 		r.Host, term.Roughly(r.ExpiresAt.Sub(a.Now()).Round(time.Minute)))

@@ -3,7 +3,6 @@ package images
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -31,34 +30,14 @@ func Command(d *dispatch.Dispatcher) *cobra.Command {
 
 func noun() show.Noun[api.Image] {
 	return show.NounOf("image", "reference runtime size used digest+", show.Cells[api.Image]{
-		"reference": func(i api.Image) any { return i.Reference },
-		"runtime":   func(i api.Image) any { return i.Runtime },
-		"size":      func(i api.Image) any { return term.Size(i.Bytes) },
+		"size": func(i api.Image) any { return term.Size(i.Bytes) },
 		"used": func(i api.Image) any {
 			if i.UsedMS == 0 {
 				return ""
 			}
 			return time.UnixMilli(i.UsedMS)
 		},
-		"digest": func(i api.Image) any { return i.Digest },
 	})
-}
-
-// parse reads [HOST] and what follows it. On a host, HOST is left out.
-func parse(cmd *cobra.Command, args []string, local bool, want int) (host protocol.HostID, rest []string, err error) {
-	if local {
-		if len(args) != want {
-			return "", nil, term.Usage(cmd.CommandPath()+" --help", "%d arguments, want %d: on a host its name is left out", len(args), want)
-		}
-		return "", args, nil
-	}
-	if len(args) != want+1 {
-		return "", nil, term.Usage(cmd.CommandPath()+" --help", "%d arguments, want %d", len(args), want+1)
-	}
-	if host, err = conn.ParseHost(args[0]); err != nil {
-		return "", nil, term.Usage("hostler host ls", "%s", err)
-	}
-	return host, args[1:], nil
 }
 
 func stream() protocol.OutputOption { return protocol.OutputOption{Output: protocol.OutputStream} }
@@ -72,11 +51,7 @@ container of lxc was made of it last; podman does not say that.`,
 		Example: "  hostler image ls edge-01\n  hostler --local image ls -o json", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.ListFlags(cmd)
-	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		host, _, err := parse(cmd, args, r.Local, 0)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnHost(0, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, _ []string) error {
 		return show.Items(cmd.Context(), a.UI, v, noun(), a.listed(r, host, "list the images", func(all []api.Image) ([]api.Image, error) { return all, nil }))
 	})
 	return cmd
@@ -108,11 +83,7 @@ func (a *commands) showCommand() *cobra.Command {
 	}
 	v := show.ShowFlags(cmd)
 	v.One = false // both runtimes may have it
-	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		host, rest, err := parse(cmd, args, r.Local, 1)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnHost(1, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, rest []string) error {
 		what := "show image " + rest[0]
 		return show.Items(cmd.Context(), a.UI, v, noun(), a.listed(r, host, what, func(all []api.Image) ([]api.Image, error) {
 			all = slices.DeleteFunc(all, func(i api.Image) bool {
@@ -141,11 +112,7 @@ continues where it was. Creating a container pulls its image by itself.`,
 	}
 	c := dispatch.ChangeFlags(cmd)
 	runtimeFlag(cmd, &runtime, "for lxc or podman (default podman, where there is podman)")
-	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		host, rest, err := parse(cmd, args, r.Local, 1)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnHost(1, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, rest []string) error {
 		return a.change(cmd, c, r, host, "pull "+rest[0], protocol.Spec{Kind: protocol.KindImagePull, Args: &protocol.ImagePullArgs{ImagePull: hostcmd.ImagePull{Image: rest[0], Runtime: runtime}, OutputOption: c.AnswerMode()}})
 	})
 	return cmd
@@ -163,11 +130,7 @@ that a container of podman has is not removed.`,
 	c := dispatch.ChangeFlags(cmd)
 	runtimeFlag(cmd, &runtime, "that of lxc or of podman (default both)")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		host, rest, err := parse(cmd, args, r.Local, 1)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnHost(1, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, rest []string) error {
 		if err := a.Confirm(yes || c.DryRun, "Remove "+rest[0]+"?"); err != nil {
 			return err
 		}
@@ -193,11 +156,7 @@ left of pulls that were cut short goes, and images of podman that no container h
 	cmd.Flags().Var(&older, "older-than", "not used for longer than this")
 	cmd.Flags().Int64Var(&keep, "keep-mib", 0, "how many MiB of images stay")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		host, _, err := parse(cmd, args, r.Local, 0)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnHost(0, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, _ []string) error {
 		if keep < 0 || keep > maxKeep {
 			return term.Usage(cmd.CommandPath()+" --help", "--keep-mib %d is not between 0 and %d", keep, maxKeep)
 		}
@@ -219,12 +178,5 @@ func runtimeFlag(cmd *cobra.Command, to *string, does string) {
 
 // change asks for a change, and prints the images that it was about.
 func (a *commands) change(cmd *cobra.Command, c *dispatch.Change, r *conn.Remote, host protocol.HostID, what string, s protocol.Spec) error {
-	all, err := dispatch.AskChange[api.Image](cmd.Context(), a.Dispatcher, c, r, host, what, s)
-	if word := c.View.Format.Word; err == nil && all != nil && word != "table" && word != "wide" {
-		return show.Print(a.UI, c.View, noun(), all)
-	}
-	for _, i := range all {
-		fmt.Fprintln(a.Out, strings.TrimSpace(term.Printable(i.Reference+" "+i.Digest)))
-	}
-	return err
+	return dispatch.PrintChanged(cmd.Context(), a.Dispatcher, c, r, host, what, s, noun(), func(i api.Image) string { return i.Reference + " " + i.Digest })
 }

@@ -38,7 +38,7 @@ func (a *Store) Command() *cobra.Command {
 		a.keyGenerateCommand(), a.keyImportCommand(), a.keyExportCommand(), a.keyListCommand(), a.keyRemoveCommand(), a.keySignCommand())
 }
 
-// defaultKey is what a key is called that nobody has named.
+// defaultKey is what a key is called that was given no name.
 const defaultKey = "default"
 
 func nameOf(args []string) string {
@@ -76,7 +76,7 @@ ring add-approver. To use a key of your own gpg instead: hostler key import --gp
 			}
 		}
 		k, err := certs.CreatePersonKey(path, "hostler person "+name, passphrase)
-		if errors.Is(err, fs.ErrExist) { // somebody else has made it meanwhile
+		if errors.Is(err, fs.ErrExist) { // another process has made it meanwhile
 			return keyTaken(name)
 		}
 		if err != nil {

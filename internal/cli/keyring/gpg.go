@@ -58,7 +58,7 @@ func (a *Store) gpgExport(user string) (*certs.PublicKey, error) {
 func (g *gpgSigner) Key() protocol.KeyID { return g.Public.Key() }
 
 // Sign implements [protocol.Signer]. What gpg gives is held against the
-// certificate before anybody else sees it: its configuration may say anything.
+// certificate before it is published: its configuration may say anything.
 func (g *gpgSigner) Sign(body []byte) ([]byte, error) {
 	sig, err := g.app.gpg(bytes.NewReader(body), "--status-fd", "2",
 		"--no-armor", "--no-textmode", "--digest-algo", "SHA256", "--local-user", g.user, "--output", "-", "--detach-sign")

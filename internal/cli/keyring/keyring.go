@@ -151,7 +151,7 @@ func (a *Store) FindKey(nameOrFile string) (PersonKey, error) {
 	if err == nil {
 		return PersonKey{nameOrFile, nameOrFile, secret.PublicKey(), secret}, nil
 	}
-	if errors.Is(err, certs.ErrFileMode) { // anybody may read a certificate, and nobody a secret key
+	if errors.Is(err, certs.ErrFileMode) { // every user may read a certificate, and no other user a secret key
 		if public, e := ReadCertificate(nameOrFile); e == nil {
 			return PersonKey{nameOrFile, nameOrFile, public, nil}, nil
 		}
@@ -196,7 +196,7 @@ func (a *Store) Signer(k PersonKey) (protocol.Signer, error) {
 const passphraseTries = 3
 
 // passphraseFile is the variable that names a file with the passphrase, for
-// whoever has no terminal.
+// users without a terminal.
 const passphraseFile = "HOSTLER_PASSPHRASE_FILE"
 
 // askSecret reads a line that is not shown, or the file with it.

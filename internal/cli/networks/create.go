@@ -53,11 +53,7 @@ also one that is stopped. The first network of a host cannot be removed.`,
 
 // onNetwork is a verb about a network of a host.
 func (a *commands) onNetwork(cmd *cobra.Command, c *dispatch.Change, verb, done string, spec func(name string) protocol.Spec) *cobra.Command {
-	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		host, rest, err := parse(cmd, args, r.Local, 1)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnHost(1, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, rest []string) error {
 		s := spec(rest[0])
 		if _, err := dispatch.EncodeSpec(s); err != nil {
 			return term.Usage(cmd.CommandPath()+" --help", "%s", err)

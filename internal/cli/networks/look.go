@@ -19,23 +19,6 @@ func noun() show.Noun[api.NetworkPart] {
 	return show.NounOf[api.NetworkPart]("name", "kind name network owner detail~ orphan", nil)
 }
 
-// parse reads [HOST] and what follows it. On a host, HOST is left out.
-func parse(cmd *cobra.Command, args []string, local bool, want int) (host protocol.HostID, rest []string, err error) {
-	if !local {
-		want++
-	}
-	if len(args) != want {
-		return "", nil, term.Usage(cmd.CommandPath()+" --help", "got %d arguments, want %d; with --local, leave out the name of the host", len(args), want)
-	}
-	if local {
-		return "", args, nil
-	}
-	if host, err = conn.ParseHost(args[0]); err != nil {
-		return "", nil, term.Usage("hostler host ls", "%s", err)
-	}
-	return host, args[1:], nil
-}
-
 func (a *commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [HOST]", Short: "List the network parts of a host's containers", Args: term.AtMost(1),
@@ -61,11 +44,7 @@ func (a *commands) showCommand() *cobra.Command {
 // looking is a command that lists parts.
 func (a *commands) looking(cmd *cobra.Command, names int, wanted func(p api.NetworkPart, args []string) bool) *cobra.Command {
 	v := show.ListFlags(cmd)
-	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		host, rest, err := parse(cmd, args, r.Local, names)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnHost(names, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, rest []string) error {
 		return show.Items(cmd.Context(), a.UI, v, noun(), func(ctx context.Context) ([]api.NetworkPart, error) {
 			all, err := a.ask(ctx, r, host, "list the networks", protocol.KindNetworkList)
 			var parts []api.NetworkPart
@@ -88,11 +67,7 @@ prints them. Rules and devices of others are left alone. The agent does the same
 itself; hostler-agent fsck finds the same while the agent is stopped.`,
 		Example: "  hostler net cleanup edge-01", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
-	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		host, _, err := parse(cmd, args, r.Local, 0)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnHost(0, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, _ []string) error {
 		gone, err := a.ask(cmd.Context(), r, host, "clean up the networks", protocol.KindNetworkCleanup)
 		for _, p := range gone {
 			fmt.Fprintln(a.Out, strings.TrimSpace(term.Printable(p.Kind+" "+p.Name+" "+p.Detail)))

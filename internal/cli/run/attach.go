@@ -492,7 +492,7 @@ func (p *player) ended(final api.Action, err error, interrupted bool) error {
 	case err == nil:
 		return a.commandEnded(what, final)
 	case p.flags.readOnly && (interrupted || errors.Is(err, client.ErrDetached)):
-		return nil // nobody misses who only looked
+		return nil // a watcher is missed by no other
 	case errors.Is(err, client.ErrDetached):
 		a.Say("\nhostler: detached; the session ends in %s unless a terminal attaches", terminal.HangUpAfter)
 		a.Say("to come back: hostler action attach %s\nto end it:    hostler action cancel %s", p.id, p.id)

@@ -145,7 +145,7 @@ func (c *command) sessionFits() error {
 }
 
 // splitArgs cuts the arguments at the "--" that must stand before a command:
-// without it nobody could tell whose options are whose.
+// without it options could not be told apart.
 func splitArgs(cmd *cobra.Command, args []string) (where, argv []string, err error) {
 	at := cmd.ArgsLenAtDash()
 	if at < 0 {

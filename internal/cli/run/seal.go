@@ -15,7 +15,7 @@ import (
 
 // sealEnv seals the secret variables of a command to the key of its host. The key is
 // that of the list of hosts which a coordinator of the fleet has signed, by the
-// rings that this machine keeps: whoever is between us and the coordinator cannot
+// rings that this machine keeps: a machine between us and the coordinator cannot
 // lend another one.
 func (a *commands) sealEnv(ctx context.Context, r *conn.Remote, c *command, host protocol.HostID, id protocol.ActionID, spec []byte) ([]byte, error) {
 	if len(c.secretEnv) == 0 {

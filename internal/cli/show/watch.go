@@ -78,7 +78,7 @@ func (w *watcher[T]) update(items []T) error {
 	return w.table.Print(a.Out, changed)
 }
 
-// next waits and asks again, for as long as it takes while nobody answers.
+// next waits and asks again, for as long as it takes while no answer comes.
 func (w *watcher[T]) next(ctx context.Context, fetch func(context.Context) ([]T, error)) ([]T, error) {
 	for {
 		if err := term.Pause(ctx, w.table.UI.Every); err != nil {

@@ -112,7 +112,7 @@ func Cannot(what string, err error) error {
 	return f
 }
 
-// unreachable says why nobody answered, without the request that everybody knows
+// unreachable says why no answer came, without the request that the user knows
 // who has typed the command.
 func unreachable(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -125,7 +125,7 @@ func unreachable(err error) string {
 }
 
 // NeverAsked reports whether there was not even a connection: whatever was to be
-// asked, nobody has heard of it.
+// asked, it was never heard.
 func NeverAsked(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"

@@ -59,7 +59,7 @@ func (a *UI) status(text string) {
 type Progress struct {
 	app   *UI
 	verb  string
-	total int64 // 0 if nobody knows
+	total int64 // 0 if it is unknown
 
 	mu    sync.Mutex
 	done  int64

@@ -182,7 +182,7 @@ type Pulling struct {
 	To     destination
 	Key    string    // what else sets it apart from another that goes to the same place
 	Words  io.Writer // gets what the host says of it, but the reason of its end
-	// Stays lets the action go on without us: whoever asked for it comes back.
+	// Stays lets the action go on without us: its requester comes back.
 	Stays bool
 
 	stage *files.Stage
@@ -292,14 +292,14 @@ func (p *Pulling) receive(ctx context.Context, act api.Action) (api.Action, erro
 	return final, term.Cannot(p.what(), err)
 }
 
-// end ends an action: nobody is there any more for whom the host would go on.
+// end ends an action that no client waits for any more.
 func (p *Pulling) end(ctx context.Context, act api.Action) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
 	_ = p.Remote.Post(ctx, "/v1/actions/"+act.ID+"/cancel", nil, nil, nil) // it ends by itself, too
 }
 
-// leaveTime is for how long whoever has had enough waits for the end of what he
+// leaveTime is for how long a user who has had enough waits for the end of what they
 // leaves.
 const leaveTime = 3 * time.Second
 

@@ -289,7 +289,7 @@ func PreparePush(ctx context.Context, from []string, to RemotePath, f *protocol.
 		err = &term.Failure{Code: term.ExitFailed, What: "cannot push everything, so nothing is pushed", Why: strings.Join(left, "; "), Next: "leave them out, or copy the files that they point to"}
 	}
 	if err != nil {
-		_ = out.Close() // nobody can find it any more
+		_ = out.Close() // it has no name any more
 		return nil, err
 	}
 	return dispatch.NewPayload(out, "the archive")

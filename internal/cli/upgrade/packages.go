@@ -95,7 +95,7 @@ func (p *packages) bundle(arch string) (*dispatch.Payload, error) {
 		return nil, err
 	}
 	if err := errors.Join(os.Remove(out.Name()), release.Write(out, p.parts[arch])); err != nil {
-		_ = out.Close() // nobody can find it any more
+		_ = out.Close() // it has no name any more
 		return nil, term.Cannot("bundle the packages for "+arch, err)
 	}
 	return dispatch.NewPayload(out, "the packages")

@@ -70,7 +70,7 @@ type Request struct {
 	// IDs are those that unprivileged containers are made with.
 	IDs container.IDRange
 	// Timeout is how long the helper may take. It ends itself a little later,
-	// so that a hung one does not hold its lock for ever when whoever
+	// so that a hung one does not hold its lock for ever when the process that
 	// started it is gone.
 	Timeout time.Duration
 	// Name of the container; empty for probe, list, debris and create.
