@@ -557,5 +557,6 @@ type Backup struct {
 	Made      time.Time `json:"made"`  // by the clock of the host
 	Bytes     int64     `json:"bytes"` // of the file
 	Entries   int       `json:"entries"`
-	Problem   string    `json:"problem,omitempty"` // why it cannot be used
+	Scheduled bool      `json:"scheduled,omitempty"` // a schedule has made it
+	Problem   string    `json:"problem,omitempty"`   // why it cannot be used
 }

@@ -56,8 +56,9 @@ type ContainerDetails struct {
 	Ends       []ContainerEnd   `json:"ends"`   // the last ten times that it ended, the newest first
 	Limits     []ContainerLimit `json:"limits"` // what it may use at most
 	Health     *contract.Check  `json:"health,omitempty"`
-	Ports      []string         `json:"ports"` // of the host, that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp
-	InitPID    int              `json:"init_pid,omitempty"`
+	contract.Schedules
+	Ports   []string `json:"ports"` // of the host, that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp
+	InitPID int      `json:"init_pid,omitempty"`
 	// Snapshots are those of its files, the newest first; none if its runtime makes none.
 	Snapshots []ContainerSnapshot `json:"snapshots,omitempty"`
 }

@@ -198,3 +198,42 @@ func TestDebris(t *testing.T) {
 		}
 	}
 }
+
+// TestRetain: of what a schedule has made the newest of each day stays, if the newest of
+// all is whole; what people have made stays always.
+func TestRetain(t *testing.T) {
+	s, from := store(t, identity(t)), root(t)
+	day := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	names := func() (all []string) {
+		list, err := s.List()
+		must(t, err)
+		for _, b := range list {
+			all = append(all, b.Name)
+		}
+		return all
+	}
+	for i, name := range []string{"a1", "a2", "b1", "c1", "mine", "other"} {
+		m := backup.Manifest{CTID: "ct-1", Made: day.Add(time.Duration(i) * 10 * time.Hour).UnixMilli(), Scheduled: name != "mine"}
+		if name == "other" {
+			m.CTID = "ct-2"
+		}
+		b, err := s.Create(t.Context(), name, from, ids, m)
+		must(t, err)
+		if want := uint64(i + 1); b.Number != want && name != "other" {
+			t.Errorf("%s is number %d, want %d", name, b.Number, want)
+		}
+	}
+	newest := filepath.Join(s.Dir, "c1.hostler-backup")
+	whole, err := os.ReadFile(newest)
+	must(t, err)
+	damaged := bytes.Clone(whole)
+	damaged[100] ^= 1
+	must(t, os.WriteFile(newest, damaged, 0o600))
+	if err := s.Retain(t.Context(), "ct-1", 1, 0, day.AddDate(0, 1, 0)); !errors.Is(err, backup.ErrArchive) || len(names()) != 6 {
+		t.Errorf("the newest is damaged: %v, there are %q", err, names())
+	}
+	must(t, os.WriteFile(newest, whole, 0o600), s.Retain(t.Context(), "ct-1", 2, 0, day.AddDate(0, 1, 0)))
+	if got := strings.Join(names(), " "); got != "a2 c1 mine other" {
+		t.Errorf("there are %s", got)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -119,6 +120,9 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { // it says that it is being made
 		return Backup{}, errors.Join(&os.PathError{Op: "flock", Path: staging, Err: err}, f.Close())
+	}
+	if m.Number, err = s.next(m.CTID); err != nil {
+		return Backup{}, errors.Join(err, f.Close(), os.Remove(staging))
 	}
 	m, err = Write(ctx, &sparing{to: f}, root, ids, m, s.Signer)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
@@ -233,6 +237,48 @@ func (s Store) Image(ctx context.Context, name string) (Manifest, container.Imag
 	i.Reference, i.Copy = "backup "+name, true
 	i.Layers = []container.Layer{{Path: path, DiffID: b.DiffID, Plain: true}}
 	return b.Manifest, i, nil
+}
+
+// Retain removes the backups of a container that a schedule has made, but for the newest
+// of each of the last days and weeks that have one; see [container.Surplus]. It reads the
+// newest one first, and removes nothing unless that is whole.
+func (s Store) Retain(ctx context.Context, id container.CTID, days, weeks int, now time.Time) error {
+	all, err := s.List()
+	if err != nil {
+		return err
+	}
+	var made []container.Snapshot
+	for _, b := range all {
+		if b.CTID == id && b.Scheduled && b.Problem == "" {
+			made = append(made, container.Snapshot{Name: b.Name, Order: b.Number, MadeMS: b.Made})
+		}
+	}
+	if len(made) == 0 {
+		return nil
+	}
+	if newest := slices.MaxFunc(made, container.Snapshot.Compare); len(made) > 1 {
+		if _, err := s.Verify(ctx, newest.Name); err != nil {
+			return fmt.Errorf("older backups stay, for the newest, %s, is not whole: %w", newest.Name, err)
+		}
+	}
+	for _, gone := range container.Surplus(made, days, weeks, now) {
+		if err := s.Remove(gone.Name); err != nil && !errors.Is(err, container.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// next is the number of the next backup of a container.
+func (s Store) next(id container.CTID) (uint64, error) {
+	all, err := s.List()
+	var last uint64
+	for _, b := range all {
+		if b.CTID == id {
+			last = max(last, b.Number)
+		}
+	}
+	return last + 1, err
 }
 
 // Remove removes a backup, whatever it holds.

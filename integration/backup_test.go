@@ -72,6 +72,28 @@ func TestBackups(t *testing.T) {
 			w.must(t, "ct", "rm", "edge-01/pod-2", "--yes")
 		}
 	})
+	t.Run("by a schedule, which a manifest may say", func(t *testing.T) {
+		write(t, w.path("timer.yaml"), "version: 1\ncontainers:\n  - {host: edge-01, name: timer, image: busybox, backup: {every: 1d, keep_daily: 7}}\n")
+		from := len(w.events.since(0))
+		w.must(t, "ct", "apply", "-f", w.path("timer.yaml"), "--yes")
+		w.must(t, "snapshot", "schedule", "edge-01/timer", "--every", "6h", "--keep-daily", "2")
+		h.local(t, "backup", "--local", "schedule", "timer", "--every", "12h").exits(t, 0)
+		for _, kind := range []string{"container.backup", "container.snapshot"} {
+			w.event(t, from, "the "+kind+" that was due", func(e api.Event) bool {
+				return e.Type == "action.state" && e.Data["kind"] == kind && e.Data["state"] == "DONE"
+			})
+		}
+		if all := show[[]api.Backup](t, w, "backup", "ls", "edge-01"); len(all) == 0 || !all[len(all)-1].Scheduled || all[len(all)-1].Container != "timer" {
+			t.Errorf("there are %+v", all)
+		}
+		if out := w.must(t, "ct", "config", "get", "edge-01/timer", "backup") + w.must(t, "snapshot", "ls", "edge-01/timer", "-o", "name"); !strings.HasPrefix(out, "every 12h\nauto-") {
+			t.Errorf("it is kept as %q", out)
+		}
+		w.cli(t, "ct", "apply", "-f", w.path("timer.yaml"), "--dry-run").exits(t, 10)
+		w.must(t, "ct", "apply", "-f", w.path("timer.yaml"), "--yes")
+		w.cli(t, "ct", "apply", "-f", w.path("timer.yaml"), "--dry-run").exits(t, 0)
+		w.must(t, "ct", "rm", "edge-01/timer", "--yes")
+	})
 	t.Run("damaged and foreign ones are refused before anything is written", func(t *testing.T) {
 		dir := h.path("backups")
 		raw := []byte(read(t, filepath.Join(dir, "b1.hostler-backup")))

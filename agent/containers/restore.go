@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/protocol/port"
 	"github.com/hostler-io/hostler/protocol/setting"
@@ -76,6 +77,7 @@ func (o *operation) keepAs(ctx context.Context, c *Containers, was setting.New) 
 	rec := &o.rec
 	rec.Class, rec.Offline, rec.Labels = cmp.Or(was.Class, rec.Class), cmp.Or(was.Offline, rec.Offline), was.Labels
 	rec.Settings.Limits, rec.Settings.Env, rec.Settings.Command, rec.Settings.Health = set, was.Env, was.Command, was.Health
+	rec.Settings.Schedules = contract.Schedules{}.With(was.Schedules)
 	wanted, _ := port.ParseAll(was.Expose) // Check has read them
 	if c.cfg.Network == nil {
 		wanted = nil

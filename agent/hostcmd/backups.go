@@ -30,6 +30,9 @@ import (
 type backupOptions struct {
 	state, path, helper, socket, agent, runtime, name, backup string
 	locks                                                     string // of containers, a directory
+
+	scheduled             bool
+	keepDaily, keepWeekly int
 }
 
 // backupsCommand is run by the agent itself, under a supervisor.
@@ -59,6 +62,9 @@ func (c Config) backupsCommand() *cobra.Command {
 		f.StringVar(&o.agent, "socket", "", "the agent's own socket")
 		f.StringVar(&o.runtime, "runtime", "", "lxc or podman")
 		f.StringVar(&o.name, "name", "", "name of the container")
+		f.BoolVar(&o.scheduled, "scheduled", false, "it is made by a schedule")
+		f.IntVar(&o.keepDaily, "keep-daily", 0, "of how many days one stays")
+		f.IntVar(&o.keepWeekly, "keep-weekly", 0, "of how many weeks one stays")
 		f.StringVar(&o.backup, "backup", "", "name of the backup")
 		cmd.AddCommand(sub)
 	}
@@ -112,11 +118,14 @@ func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 		return err
 	}
 	return o.withTree(ctx, func(info container.Info, root string, ids container.IDRange, img container.Image) error {
-		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Image: img, Kept: keeps})
+		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Scheduled: o.scheduled, Image: img, Kept: keeps})
 		if err != nil {
 			return err
 		}
-		return json.NewEncoder(out).Encode(shown(b))
+		if err := json.NewEncoder(out).Encode(shown(b)); err != nil || o.keepDaily+o.keepWeekly == 0 {
+			return err
+		}
+		return s.Retain(ctx, info.CTID, o.keepDaily, o.keepWeekly, clock.Now())
 	})
 }
 
@@ -134,7 +143,7 @@ func (o backupOptions) keeps(ctx context.Context) (setting.New, error) {
 	if err := json.Unmarshal(said.Bytes(), &d); err != nil {
 		return setting.New{}, err
 	}
-	n := setting.New{Template: d.Image, Class: d.Class, Offline: d.Offline, Labels: d.Labels, Env: d.Env, Command: d.Command, Expose: d.Ports, Health: d.Health}
+	n := setting.New{Template: d.Image, Class: d.Class, Offline: d.Offline, Labels: d.Labels, Env: d.Env, Command: d.Command, Expose: d.Ports, Health: d.Health, Schedules: d.Schedules}
 	for _, l := range d.Limits {
 		if l.Set != "" {
 			n.Limits = append(n.Limits, l.Resource+"="+l.Set)
@@ -159,7 +168,7 @@ func rangeOf(f container.Files) (ids container.IDRange, err error) {
 }
 
 func shown(b backup.Backup) api.Backup {
-	return api.Backup{Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, Entries: b.Entries, Problem: b.Problem}
+	return api.Backup{Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, Entries: b.Entries, Problem: b.Problem, Scheduled: b.Scheduled}
 }
 
 func listBackups(_ context.Context, s backup.Store, _ backupOptions, out io.Writer) error {

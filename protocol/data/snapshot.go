@@ -3,6 +3,7 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -42,8 +43,12 @@ func checkName(member, name string) error {
 // NewSnapshot asks for a snapshot.
 type NewSnapshot struct {
 	SnapshotName
+	Keeping
 	Pause bool `json:"pause,omitzero" doc:"Freeze the container while its files are copied, so that they are all of one moment."`
 }
+
+// Check reports what is wrong with it.
+func (n *NewSnapshot) Check() error { return errors.Join(n.SnapshotName.Check(), n.Keeping.Check()) }
 
 // Rollback asks for the files of a snapshot in place of those that a container has.
 type Rollback struct {
@@ -56,6 +61,42 @@ type Rollback struct {
 type Retention struct {
 	KeepDaily  int64 `json:"keep_daily,omitzero" min:"0" max:"10000" example:"7" doc:"Of how many days that have a snapshot the newest one stays."`
 	KeepWeekly int64 `json:"keep_weekly,omitzero" min:"0" max:"10000" example:"4" doc:"Of how many weeks that have a snapshot the newest one stays."`
+}
+
+// Keeping is what a schedule asks for of the rest: those that it has made, but for the
+// ones that stay, go when the new one is whole.
+type Keeping struct {
+	Scheduled bool `json:"scheduled,omitzero" doc:"It is made by a schedule."`
+	Retention
+}
+
+// Check reports what is wrong with it.
+func (k *Keeping) Check() error {
+	if !k.Scheduled && k.Prunes() {
+		return errors.New("keep_daily and keep_weekly: they count what a schedule has made; ask for scheduled, too")
+	}
+	return nil
+}
+
+// Prunes reports whether anything is to go.
+func (k *Keeping) Prunes() bool { return k.KeepDaily+k.KeepWeekly > 0 }
+
+// NewBackup asks for a backup.
+type NewBackup struct {
+	BackupName
+	Keeping
+}
+
+// Check reports what is wrong with it.
+func (n *NewBackup) Check() error { return errors.Join(n.BackupName.Check(), n.Keeping.Check()) }
+
+// Flags returns the options of the agent's own command.
+func (n *NewBackup) Flags() []string {
+	all := n.BackupName.Flags()
+	if n.Scheduled {
+		all = append(all, "--scheduled", fmt.Sprintf("--keep-daily=%d", n.KeepDaily), fmt.Sprintf("--keep-weekly=%d", n.KeepWeekly))
+	}
+	return all
 }
 
 // BackupName names a backup of a host.

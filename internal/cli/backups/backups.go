@@ -18,16 +18,24 @@ import (
 
 type commands struct{ *dispatch.Dispatcher }
 
-// Command returns hostler backup.
-func Command(d *dispatch.Dispatcher) *cobra.Command {
+// Command returns hostler backup, with commands of other areas.
+func Command(d *dispatch.Dispatcher, more ...*cobra.Command) *cobra.Command {
 	a := &commands{d}
-	return term.Group("backup", "Archives of containers on their hosts", a.listCommand(), a.createCommand(), a.verifyCommand(), a.restoreCommand(), a.removeCommand())
+	return term.Group("backup", "Archives of containers on their hosts", append(more, a.listCommand(), a.createCommand(), a.verifyCommand(), a.restoreCommand(), a.removeCommand())...)
 }
 
 func noun() show.Noun[api.Backup] {
-	return show.NounOf("name", "name container runtime made size problem~ entries+", show.Cells[api.Backup]{
-		"size": func(b api.Backup) any { return term.Size(b.Bytes) },
+	return show.NounOf("name", "name container runtime made size problem~ scheduled+ entries+", show.Cells[api.Backup]{
+		"size":      func(b api.Backup) any { return term.Size(b.Bytes) },
+		"scheduled": func(b api.Backup) any { return word(b.Scheduled) },
 	})
+}
+
+func word(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
 }
 
 // parse reads [HOST] and what follows it. On a host, HOST is left out.
@@ -98,7 +106,7 @@ it first, or freeze it, if that matters. Devices, mounts and volumes are left ou
 		if len(args) == 2 {
 			name = args[1]
 		}
-		return a.change(cmd, c, r, ref.Host, what, name, protocol.Spec{Kind: protocol.KindBackup, Target: id, Name: protocol.ContainerName(ref.Name), Args: named(c, name)})
+		return a.change(cmd, c, r, ref.Host, what, name, protocol.Spec{Kind: protocol.KindBackup, Target: id, Name: protocol.ContainerName(ref.Name), Args: &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: name}}, OutputOption: c.AnswerMode()}})
 	}
 	return cmd
 }
