@@ -237,3 +237,49 @@ func TestRetain(t *testing.T) {
 		t.Errorf("there are %s", got)
 	}
 }
+
+// TestTargets: a backup at a target is one of the host: it is read and removed by the name
+// of the target, known as the newest good one without a look at the target, and nothing is
+// written where no directory is.
+func TestTargets(t *testing.T) {
+	own, nas := store(t, identity(t)), t.TempDir()
+	for _, bad := range []string{"nas", "nas=relative", "=/x", "a/b=/x"} {
+		if _, err := backup.ParseTargets([]string{bad}); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	targets, err := backup.ParseTargets([]string{"nas=" + nas, "away=" + filepath.Join(nas, "no", "mount")})
+	must(t, err)
+	for name, want := range map[string]error{"away": container.ErrUnavailable, "other": container.ErrNotFound} {
+		if _, err := own.At(targets, name); !errors.Is(err, want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	at, err := own.At(targets, "nas")
+	must(t, err)
+	b, err := at.Create(t.Context(), "b1", root(t), ids, backup.Manifest{CTID: "ct-1", Made: 7})
+	must(t, err)
+	newest := func() string {
+		all, err := own.Newest()
+		must(t, err)
+		return all["ct-1"].Name
+	}
+	if got := newest(); !b.Verified.IsZero() || got != "" {
+		t.Errorf("nobody has read it yet, and %q is good", got)
+	}
+	if b, err = at.Verify(t.Context(), "b1"); err != nil || b.Verified.IsZero() || newest() != "nas:b1" {
+		t.Errorf("%v, the newest is %q", err, newest())
+	}
+	list, err := at.List()
+	if err != nil || len(list) != 1 || list[0].Verified.IsZero() {
+		t.Errorf("there are %+v, %v", list, err)
+	}
+	must(t, os.Chtimes(filepath.Join(nas, "b1.hostler-backup"), time.Time{}, time.Unix(1, 0)))
+	if list, err := at.List(); err != nil || !list[0].Verified.IsZero() {
+		t.Errorf("it was changed since, and is %+v, %v", list, err)
+	}
+	must(t, at.Remove("b1"))
+	if left, err := os.ReadDir(nas); err != nil || len(left) > 0 || newest() != "" {
+		t.Errorf("left are %v, %v, and the newest is %q", left, err, newest())
+	}
+}

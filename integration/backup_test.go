@@ -72,6 +72,25 @@ func TestBackups(t *testing.T) {
 			w.must(t, "ct", "rm", "edge-01/pod-2", "--yes")
 		}
 	})
+	t.Run("at a target", func(t *testing.T) {
+		w.must(t, "ct", "create", "edge-01/far", "--template", "busybox")
+		w.cli(t, "backup", "create", "edge-01/far", "f1", "--target", "nas").exits(t, 1, "mounted")
+		if err := os.Mkdir(w.path("nas"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		w.must(t, "backup", "create", "edge-01/far", "f1", "--target", "nas")
+		if _, err := os.Stat(w.path("nas/f1.hostler-backup")); err != nil {
+			t.Error(err)
+		}
+		w.cli(t, "backup", "verify", "edge-01", "f1").exits(t, 1, "no backup f1")
+		h.local(t, "backup", "--local", "verify", "f1", "--target", "nas").exits(t, 0)
+		w.container(t, "edge-01/far", "has a good backup", func(c ct) bool { return c.Backup == "nas:f1" && c.BackupAt != nil })
+		w.must(t, "ct", "rm", "edge-01/far", "--yes")
+		w.must(t, "backup", "restore", "edge-01/near", "--from", "f1", "--target", "nas")
+		w.must(t, "ct", "rm", "edge-01/near", "--yes")
+		w.must(t, "backup", "rm", "edge-01", "f1", "--target", "nas", "--yes")
+		w.cli(t, "backup", "verify", "edge-01", "f1", "--target", "other").exits(t, 1, "no target other")
+	})
 	t.Run("by a schedule, which a manifest may say", func(t *testing.T) {
 		write(t, w.path("timer.yaml"), "version: 1\ncontainers:\n  - {host: edge-01, name: timer, image: busybox, backup: {every: 1d, keep_daily: 7}}\n")
 		from := len(w.events.since(0))

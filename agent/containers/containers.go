@@ -115,6 +115,7 @@ type Containers struct {
 	exposer  exposer
 	checks   *checks
 	schedule *loop.Timer // a look at what is due
+	backed   backed
 	staying  staying
 }
 
@@ -163,6 +164,7 @@ func New(cfg Config) *Containers {
 	c.checks = &checks{Containers: c}
 	c.checks.tick = cfg.Loop.Timer(c.checks.look)
 	c.schedule = cfg.Loop.Timer(func() { followSchedules(c) })
+	c.backed.tick = cfg.Loop.Timer(func() { c.backed.look(c) })
 	return c
 }
 
@@ -178,6 +180,7 @@ func (c *Containers) Load(all []queue.Container, nets []queue.Network, self queu
 	}
 	c.checks.load(alerts)
 	c.schedule.In(0)
+	c.backed.tick.In(0)
 	if self.Rebooted && self.Starts > 1 {
 		ends{c}.rebooted()
 	}

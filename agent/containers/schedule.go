@@ -66,7 +66,7 @@ const longestName = 40
 
 func backupDue(rec *queue.Container, s *contract.Schedule, at string) protocol.Spec {
 	name := string(rec.Name)
-	n := data.NewBackup{BackupName: data.BackupName{Backup: name[:min(len(name), longestName)] + at}, Keeping: keeping(s)}
+	n := data.NewBackup{BackupName: data.BackupName{Backup: name[:min(len(name), longestName)] + at, Target: s.Target}, Keeping: keeping(s)}
 	return protocol.Spec{Kind: protocol.KindBackup, Args: &protocol.NewBackupArgs{NewBackup: n}}
 }
 

@@ -83,6 +83,7 @@ type Schedule struct {
 	Every      Duration `yaml:"every"`
 	KeepDaily  int64    `yaml:"keep_daily"`
 	KeepWeekly int64    `yaml:"keep_weekly"`
+	Target     string   `yaml:"target"`
 	Pause      bool     `yaml:"pause"`
 }
 
@@ -91,7 +92,7 @@ func (s *Schedule) Schedule() *contract.Schedule {
 	if s == nil {
 		return nil
 	}
-	return &contract.Schedule{Off: s.Off, EveryMS: time.Duration(s.Every).Milliseconds(), KeepDaily: s.KeepDaily, KeepWeekly: s.KeepWeekly, Pause: s.Pause}
+	return &contract.Schedule{Off: s.Off, EveryMS: time.Duration(s.Every).Milliseconds(), KeepDaily: s.KeepDaily, KeepWeekly: s.KeepWeekly, Target: s.Target, Pause: s.Pause}
 }
 
 // Duration is a time with a unit, days included: 6h, 1d.

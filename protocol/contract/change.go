@@ -45,4 +45,8 @@ type Status struct {
 	// StartOrder and StartAfter are when it is started, should several be.
 	StartOrder int64    `json:"start_order,omitzero"`
 	StartAfter []string `json:"start_after,omitempty"` // names
+	// Backup is the newest backup of it that was read as a whole and found good, and
+	// BackupMS when that was made, in Unix milliseconds of the host; empty without one.
+	Backup   string `json:"backup,omitempty"`
+	BackupMS int64  `json:"backup_ms,omitzero"`
 }

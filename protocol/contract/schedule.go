@@ -17,11 +17,12 @@ type Schedules struct {
 // newest of each of the last days and weeks that have one. What people have made is not
 // touched.
 type Schedule struct {
-	Off        bool  `json:"off,omitzero" doc:"Make no more; the rest is left out. What was made stays."`
-	EveryMS    int64 `json:"every_ms,omitzero" example:"86400000" doc:"How far two are apart, from 60000 to 31622400000."`
-	KeepDaily  int64 `json:"keep_daily,omitzero" example:"7" doc:"Of how many days that have one the newest stays. Without it and keep_weekly all stay."`
-	KeepWeekly int64 `json:"keep_weekly,omitzero" example:"4" doc:"Of how many weeks that have one the newest stays."`
-	Pause      bool  `json:"pause,omitzero" doc:"Of snapshots: freeze the container while its files are copied."`
+	Off        bool   `json:"off,omitzero" doc:"Make no more; the rest is left out. What was made stays."`
+	EveryMS    int64  `json:"every_ms,omitzero" example:"86400000" doc:"How far two are apart, from 60000 to 31622400000."`
+	KeepDaily  int64  `json:"keep_daily,omitzero" example:"7" doc:"Of how many days that have one the newest stays. Without it and keep_weekly all stay."`
+	KeepWeekly int64  `json:"keep_weekly,omitzero" example:"4" doc:"Of how many weeks that have one the newest stays."`
+	Target     string `json:"target,omitzero" example:"\"nas\"" doc:"Of backups: the target in the configuration of the host where they are kept. Empty is the host itself."`
+	Pause      bool   `json:"pause,omitzero" doc:"Of snapshots: freeze the container while its files are copied."`
 }
 
 // Bounds of a schedule.
@@ -44,6 +45,9 @@ func (s *Schedules) Check() error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	if s.Snapshot != nil && s.Snapshot.Target != "" {
+		return errors.New("snapshot: target is of backups; snapshots lie beside their container")
+	}
 	if s.Backup != nil && s.Backup.Pause {
 		return errors.New("backup: pause is of snapshots; stop the container before a backup if it must not change meanwhile")
 	}
@@ -58,6 +62,8 @@ func (s *Schedule) check() error {
 		return nil
 	case s.EveryMS < minEvery.Milliseconds() || s.EveryMS > maxEvery.Milliseconds():
 		return fmt.Errorf("the time between two is out of range: use %s to %s", Words(minEvery), Words(maxEvery))
+	case len(s.Target) > 63:
+		return errors.New("the name of the target has more than 63 characters")
 	case s.KeepDaily < 0 || s.KeepDaily > maxKept || s.KeepWeekly < 0 || s.KeepWeekly > maxKept:
 		return fmt.Errorf("the numbers of days and weeks are out of range: use 0 to %d", maxKept)
 	}
@@ -70,6 +76,9 @@ func (s *Schedule) Prunes() bool { return s.KeepDaily+s.KeepWeekly > 0 }
 // String tells it to people.
 func (s *Schedule) String() string {
 	text := "every " + Words(s.Every())
+	if s.Target != "" {
+		text += " to " + s.Target
+	}
 	if s.Prunes() {
 		text += fmt.Sprintf(", keeps %d daily and %d weekly", s.KeepDaily, s.KeepWeekly)
 	}

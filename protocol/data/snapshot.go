@@ -103,18 +103,30 @@ func (n *NewBackup) Flags() []string {
 type BackupName struct {
 	_      struct{} `required:"backup"`
 	Backup string   `json:"backup,omitzero" example:"\"web-20261124\"" doc:"The name of the backup: letters, digits and, not at the beginning, any of ._-."`
+	Target string   `json:"target,omitzero" example:"\"nas\"" doc:"Where it is kept: the name of a target in the configuration of its host. Empty is the host itself."`
 }
 
 // Check reports what is wrong with it.
 func (n *BackupName) Check() error {
+	if n.Target != "" {
+		if err := checkName("target", n.Target); err != nil {
+			return err
+		}
+	}
 	if n.Backup == "" {
 		return nil // that it is missing is told elsewhere
 	}
 	return checkName("backup", n.Backup)
 }
 
-// Flags returns the option of the agent's own command that names it.
-func (n *BackupName) Flags() []string { return []string{"--backup=" + n.Backup} }
+// Flags returns the options of the agent's own command that name it.
+func (n *BackupName) Flags() []string {
+	all := []string{"--backup=" + n.Backup}
+	if n.Target != "" {
+		all = append(all, "--target="+n.Target)
+	}
+	return all
+}
 
 // Restore asks for a container that is made from a backup.
 type Restore struct {

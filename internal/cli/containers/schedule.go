@@ -54,6 +54,9 @@ A schedule replaces the one before it. ct show tells which there is.`,
 	f.Int64Var(&s.KeepDaily, "keep-daily", 0, "of how many days that have one the newest stays")
 	f.Int64Var(&s.KeepWeekly, "keep-weekly", 0, "of how many weeks that have one the newest stays")
 	f.BoolVar(&s.Off, "off", false, "make no more; what was made stays")
+	if noun == "backup" {
+		f.StringVar(&s.Target, "target", "", "where they are kept, as the host's configuration calls it")
+	}
 	if noun == "snapshot" {
 		f.BoolVar(&s.Pause, "pause", false, "freeze the container meanwhile")
 	}
