@@ -18,6 +18,9 @@ func TestBackups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h, _ := w.addPodmanHost(t, "edge-01")
+	if err := os.Mkdir(w.path("nas"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	other := w.addHost(t, "edge-02", false)
 	w.must(t, "ct", "create", "edge-01/web", "--template", "busybox", "--start", "--label", "app=web", "--limit", "pids=300")
 	sh := func(name, script string) string {
@@ -50,7 +53,7 @@ func TestBackups(t *testing.T) {
 	t.Run("on the host alone", func(t *testing.T) {
 		h.local(t, "backup", "--local", "restore", "web-3", "--from", "b1").exits(t, 0)
 		h.local(t, "backup", "--local", "create", "web-3", "b3").exits(t, 0)
-		if out := h.local(t, "backup", "--local", "ls", "-o", "name").exits(t, 0).stdout; out != "b1\nb3\n" {
+		if out := h.local(t, "backup", "--local", "ls", "-o", "name").exits(t, 0).stdout; out != "b1\nb3\n\n" {
 			t.Errorf("there are %q", out)
 		}
 		h.local(t, "backup", "--local", "rm", "b3", "--yes").exits(t, 0)
@@ -74,9 +77,9 @@ func TestBackups(t *testing.T) {
 	})
 	t.Run("at a target", func(t *testing.T) {
 		w.must(t, "ct", "create", "edge-01/far", "--template", "busybox")
-		w.cli(t, "backup", "create", "edge-01/far", "f1", "--target", "nas").exits(t, 1, "mounted")
-		if err := os.Mkdir(w.path("nas"), 0o700); err != nil {
-			t.Fatal(err)
+		w.cli(t, "backup", "create", "edge-01/far", "f1", "--target", "away").exits(t, 1, "mounted")
+		if all := show[[]api.Backup](t, w, "backup", "ls", "edge-01"); all[len(all)-1].Target != "away" && all[0].Target != "away" {
+			t.Errorf("of a target that is away there is %+v", all)
 		}
 		w.must(t, "backup", "create", "edge-01/far", "f1", "--target", "nas")
 		if _, err := os.Stat(w.path("nas/f1.hostler-backup")); err != nil {

@@ -193,15 +193,17 @@ func shown(b backup.Backup) api.Backup {
 }
 
 // listAll lists the backups of the host, and those of its targets. One that is not to be
-// reached hides none of the others.
+// reached has a line with its problem, and hides none of the others.
 func listAll(own backup.Store, targets backup.Targets, out io.Writer) (err error) {
 	for _, target := range append([]string{""}, targets.Names()...) {
 		s, bad := own.At(targets, target)
-		if bad != nil {
-			err = errors.Join(err, bad)
-			continue
+		var all []backup.Backup
+		if bad == nil {
+			all, bad = s.List()
 		}
-		all, bad := s.List()
+		if bad != nil && target != "" { // a line of its own tells so
+			bad = json.NewEncoder(out).Encode(api.Backup{Target: target, Problem: bad.Error()})
+		}
 		err = errors.Join(err, bad)
 		for _, b := range all {
 			one := shown(b)

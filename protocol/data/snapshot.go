@@ -103,7 +103,7 @@ func (n *NewBackup) Flags() []string {
 type BackupName struct {
 	_      struct{} `required:"backup"`
 	Backup string   `json:"backup,omitzero" example:"\"web-20261124\"" doc:"The name of the backup: letters, digits and, not at the beginning, any of ._-."`
-	Target string   `json:"target,omitzero" example:"\"nas\"" doc:"Where it is kept: the name of a target in the configuration of its host. Empty is the host itself."`
+	Target string   `json:"kept_at,omitzero" example:"\"nas\"" doc:"Where it is kept: the name of a target in the configuration of its host. Empty is the host itself."`
 }
 
 // Check reports what is wrong with it.
