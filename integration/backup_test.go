@@ -5,6 +5,7 @@ package integration
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,7 +79,7 @@ func TestBackups(t *testing.T) {
 	t.Run("at a target", func(t *testing.T) {
 		w.must(t, "ct", "create", "edge-01/far", "--template", "busybox")
 		w.cli(t, "backup", "create", "edge-01/far", "f1", "--target", "away").exits(t, 1, "mounted")
-		if all := show[[]api.Backup](t, w, "backup", "ls", "edge-01"); all[len(all)-1].Target != "away" && all[0].Target != "away" {
+		if all := show[[]api.Backup](t, w, "backup", "ls", "edge-01"); !slices.ContainsFunc(all, func(b api.Backup) bool { return b.Target == "away" && strings.Contains(b.Problem, "mounted") }) {
 			t.Errorf("of a target that is away there is %+v", all)
 		}
 		w.must(t, "backup", "create", "edge-01/far", "f1", "--target", "nas")
@@ -105,7 +106,7 @@ func TestBackups(t *testing.T) {
 				return e.Type == "action.state" && e.Data["kind"] == kind && e.Data["state"] == "DONE"
 			})
 		}
-		if all := show[[]api.Backup](t, w, "backup", "ls", "edge-01"); len(all) == 0 || !all[len(all)-1].Scheduled || all[len(all)-1].Container != "timer" {
+		if all := show[[]api.Backup](t, w, "backup", "ls", "edge-01"); !slices.ContainsFunc(all, func(b api.Backup) bool { return b.Scheduled && b.Container == "timer" && b.Verified != nil }) {
 			t.Errorf("there are %+v", all)
 		}
 		if out := w.must(t, "ct", "config", "get", "edge-01/timer", "backup") + w.must(t, "snapshot", "ls", "edge-01/timer", "-o", "name"); !strings.HasPrefix(out, "every 12h\nauto-") {
