@@ -17,6 +17,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/clock"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -240,7 +241,7 @@ func (s Store) Verify(ctx context.Context, name string) (Backup, error) {
 	if err != nil {
 		return b, err
 	}
-	return b, errors.Join(os.WriteFile(s.note(name), raw, 0o600), s.noteElsewhere(b)) // a note that is cut short says nothing
+	return b, errors.Join(durable.WriteFile(s.note(name), raw, 0o600, maxNote), s.noteElsewhere(b))
 }
 
 // note is what is known of a file since it was read as a whole: of that size, and last

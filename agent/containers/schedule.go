@@ -21,13 +21,13 @@ func followSchedules(c *Containers) {
 		return
 	}
 	for _, m := range c.sorted() {
-		c.follow(m, m.rec.Settings.Backup, m.rec.Settings.Backed, func(s *queue.Settings, r contract.Ran) { s.Backed = r }, backupDue)
-		c.follow(m, m.rec.Settings.Snapshot, m.rec.Settings.Snapped, func(s *queue.Settings, r contract.Ran) { s.Snapped = r }, snapshotDue)
+		follow(c, m, m.rec.Settings.Backup, m.rec.Settings.Backed, func(s *queue.Settings, r contract.Ran) { s.Backed = r }, backupDue)
+		follow(c, m, m.rec.Settings.Snapshot, m.rec.Settings.Snapped, func(s *queue.Settings, r contract.Ran) { s.Snapped = r }, snapshotDue)
 	}
 }
 
 // follow asks for one thing of a container, if it is due and the last one has ended.
-func (c *Containers) follow(m *managed, s *contract.Schedule, last contract.Ran, note func(*queue.Settings, contract.Ran), due func(*queue.Container, *contract.Schedule, string) protocol.Spec) {
+func follow(c *Containers, m *managed, s *contract.Schedule, last contract.Ran, note func(*queue.Settings, contract.Ran), due func(*queue.Container, *contract.Schedule, string) protocol.Spec) {
 	if s == nil || !m.rec.Made {
 		return
 	}

@@ -11,19 +11,19 @@ import (
 
 // BackupSchedule returns hostler backup schedule.
 func BackupSchedule(b *batch.Batcher) *cobra.Command {
-	return (&commands{b}).scheduleCommand("backup", `Has the host of a container back it up by itself, at once and then as often as --every
+	return scheduleCommand(&commands{b}, "backup", `Has the host of a container back it up by itself, at once and then as often as --every
 says. The host follows the schedule whether or not its coordinator can be reached, and
 each backup is an action of hostler action ls. What came due while the host was off is
 made once when it is back.`, func(s *contract.Schedule) contract.Schedules { return contract.Schedules{Backup: s} })
 }
 
-func (a *commands) snapshotScheduleCommand() *cobra.Command {
-	return a.scheduleCommand("snapshot", `Has the host of a container make snapshots of it by itself, at once and then as often as
+func snapshotScheduleCommand(a *commands) *cobra.Command {
+	return scheduleCommand(a, "snapshot", `Has the host of a container make snapshots of it by itself, at once and then as often as
 --every says, whether or not its coordinator can be reached.`, func(s *contract.Schedule) contract.Schedules { return contract.Schedules{Snapshot: s} })
 }
 
 // scheduleCommand is the schedule of one sort of copies.
-func (a *commands) scheduleCommand(noun, long string, as func(*contract.Schedule) contract.Schedules) *cobra.Command {
+func scheduleCommand(a *commands, noun, long string, as func(*contract.Schedule) contract.Schedules) *cobra.Command {
 	var s contract.Schedule
 	var every term.DurationFlag
 	cmd := &cobra.Command{
