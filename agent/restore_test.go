@@ -10,6 +10,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/data"
 	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/protocol/setting"
@@ -18,8 +19,12 @@ import (
 // archive is the one backup of a host.
 type archive struct{ kept setting.New }
 
-func (a *archive) Image(context.Context, string) (container.Kind, container.Image, setting.New, error) {
+func (a *archive) Image(context.Context, string, string) (container.Kind, container.Image, setting.New, error) {
 	return container.KindLXC, container.Image{}, a.kept, nil
+}
+
+func (a *archive) Newest(context.Context) (map[container.CTID]contract.Status, error) {
+	return nil, nil
 }
 
 // TestRestoreKeeps: a restored container is kept as the one of the backup was, also if the

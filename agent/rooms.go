@@ -178,6 +178,7 @@ func (r rooms) Ended(act *queue.Action, s *protocol.Spec) {
 	a := r.a
 	a.relay.Ended(act.ID, act.Attempt)
 	a.containers.Settled()
+	containers.ActionEnded(a.containers, s.Kind)
 	if info, _ := protocol.KindOf(s.Kind); !info.Command || a.commands == nil {
 		return
 	}

@@ -69,7 +69,7 @@ func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 		protocol.KindRename:         {Kind: protocol.KindRename, Target: ctid(1), Args: &protocol.RenameArgs{NewName: "stolen"}},
 		protocol.KindClone:          {Kind: protocol.KindClone, Target: ctid(2), Name: "ct-2", Args: &protocol.CloneArgs{Clone: data.Clone{Source: ctid(1).String(), SourceName: "ct-1"}}},
 		protocol.KindStopNow:        on(protocol.KindStopNow, 1),
-		protocol.KindBackup:         {Kind: protocol.KindBackup, Target: ctid(1), Args: &protocol.BackupArgs{BackupName: data.BackupName{Backup: "b"}}},
+		protocol.KindBackup:         {Kind: protocol.KindBackup, Target: ctid(1), Args: &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: "b"}}}},
 		protocol.KindRestore:        {Kind: protocol.KindRestore, Target: ctid(2), Name: "ct-2", Args: &protocol.RestoreArgs{Restore: data.Restore{BackupName: data.BackupName{Backup: "b"}}}},
 		protocol.KindBackupList:     {Kind: protocol.KindBackupList, Args: new(protocol.ExportArgs)},
 		protocol.KindBackupVerify:   {Kind: protocol.KindBackupVerify, Args: &protocol.BackupArgs{BackupName: data.BackupName{Backup: "b"}}},

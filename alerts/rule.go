@@ -81,6 +81,7 @@ var quantities = map[string]quantity{
 	"temperature": {metric: metrics.Heat, words: "temperature", max: 200},
 	"restarts":    {metric: metrics.Restarts, words: "restarts within an hour", max: 10_000, where: containerOnly},
 	"queue-age":   {metric: metrics.QueueAge, unit: "s", words: "waiting for the coordinator's receipt", max: year, where: hostOnly},
+	"backup-age":  {metric: metrics.BackupAge, unit: "s", words: "age of the newest good backup", max: year, where: containerOnly},
 	"certificate": {metric: metrics.Certificate, unit: "s", words: "life of the certificate", max: year, below: true, where: hostOnly},
 	"clock":       {unit: "s", words: "clock offset", max: year, where: coordinatorOnly},
 	"offline":     {unit: "s", words: "silence", max: year, where: coordinatorOnly},

@@ -551,11 +551,14 @@ const (
 
 // Backup is an archive of a container on its host. Hosts print it, one line each.
 type Backup struct {
-	Name      string    `json:"name"`
-	Container string    `json:"container"` // as it was called
-	Runtime   string    `json:"runtime"`
-	Made      time.Time `json:"made"`  // by the clock of the host
-	Bytes     int64     `json:"bytes"` // of the file
-	Entries   int       `json:"entries"`
-	Problem   string    `json:"problem,omitempty"` // why it cannot be used
+	Name      string     `json:"name"`
+	Target    string     `json:"target,omitempty"` // where it is kept; empty is the host itself
+	Container string     `json:"container"`        // as it was called
+	Runtime   string     `json:"runtime"`
+	Made      time.Time  `json:"made"`  // by the clock of the host
+	Bytes     int64      `json:"bytes"` // of the file
+	Entries   int        `json:"entries"`
+	Scheduled bool       `json:"scheduled,omitempty"` // a schedule has made it
+	Verified  *time.Time `json:"verified,omitempty"`  // when all of it was read last, and found good
+	Problem   string     `json:"problem,omitempty"`   // why it cannot be used
 }

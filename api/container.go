@@ -8,23 +8,25 @@ import (
 
 // Container is a container as its host last told.
 type Container struct {
-	Host       string   `json:"host" doc:"The host that it is on"`
-	Name       string   `json:"name" example:"web" doc:"Its name, which no other on its host has"`
-	CTID       string   `json:"ctid,omitempty" doc:"Its id, which stays when it is renamed; left out for a foreign container"`
-	Runtime    string   `json:"runtime" example:"lxc" doc:"What runs it"`
-	State      string   `json:"state" doc:"Where it is in its life"`
-	Intended   string   `json:"intended,omitempty" enum:"running,stopped" doc:"What it is meant to be; left out for a foreign container"`
-	Class      string   `json:"class,omitempty" enum:"pinned,unique,cloned" doc:"How many of it there may be: pinned belongs to its host, unique is once in the fleet, cloned is interchangeable"`
-	Offline    string   `json:"offline,omitempty" example:"keep" doc:"What it does while its host is cut off: keep, or stop-after=DURATION"`
-	Broken     string   `json:"broken,omitempty" doc:"Why the host does not try to start it any more"`
-	Failures   int      `json:"failures,omitempty" doc:"How often it has failed to start since it last ran"`
-	Waits      string   `json:"waits,omitempty" doc:"Why it is not started, though it is meant to run: its offline contract, or what it is started after"`
-	StartOrder int64    `json:"start_order,omitempty" doc:"When it is started, should several be: those of a lower number first, those without one last"`
-	StartAfter []string `json:"start_after,omitempty" doc:"The containers that are to run before it is started"`
-	Health     string   `json:"health,omitempty" enum:"starting,healthy,unhealthy" doc:"What its check says; left out without one"`
-	Privileged bool     `json:"privileged,omitempty" doc:"Root in the container is root of its host"`
-	Addresses  []string `json:"addresses" doc:"Its addresses"`
-	Labels     []string `json:"labels" doc:"Labels, each NAME=VALUE"`
+	Host       string     `json:"host" doc:"The host that it is on"`
+	Name       string     `json:"name" example:"web" doc:"Its name, which no other on its host has"`
+	CTID       string     `json:"ctid,omitempty" doc:"Its id, which stays when it is renamed; left out for a foreign container"`
+	Runtime    string     `json:"runtime" example:"lxc" doc:"What runs it"`
+	State      string     `json:"state" doc:"Where it is in its life"`
+	Intended   string     `json:"intended,omitempty" enum:"running,stopped" doc:"What it is meant to be; left out for a foreign container"`
+	Class      string     `json:"class,omitempty" enum:"pinned,unique,cloned" doc:"How many of it there may be: pinned belongs to its host, unique is once in the fleet, cloned is interchangeable"`
+	Offline    string     `json:"offline,omitempty" example:"keep" doc:"What it does while its host is cut off: keep, or stop-after=DURATION"`
+	Broken     string     `json:"broken,omitempty" doc:"Why the host does not try to start it any more"`
+	Failures   int        `json:"failures,omitempty" doc:"How often it has failed to start since it last ran"`
+	Waits      string     `json:"waits,omitempty" doc:"Why it is not started, though it is meant to run: its offline contract, or what it is started after"`
+	StartOrder int64      `json:"start_order,omitempty" doc:"When it is started, should several be: those of a lower number first, those without one last"`
+	StartAfter []string   `json:"start_after,omitempty" doc:"The containers that are to run before it is started"`
+	Health     string     `json:"health,omitempty" enum:"starting,healthy,unhealthy" doc:"What its check says; left out without one"`
+	Backup     string     `json:"backup,omitempty" doc:"The newest backup of it that was read as a whole and found good"`
+	BackupAt   *time.Time `json:"backup_at,omitempty" doc:"When that backup was made"`
+	Privileged bool       `json:"privileged,omitempty" doc:"Root in the container is root of its host"`
+	Addresses  []string   `json:"addresses" doc:"Its addresses"`
+	Labels     []string   `json:"labels" doc:"Labels, each NAME=VALUE"`
 }
 
 // OfflineForecast is what becomes of a container while its host is cut off.
@@ -56,8 +58,9 @@ type ContainerDetails struct {
 	Ends       []ContainerEnd   `json:"ends"`   // the last ten times that it ended, the newest first
 	Limits     []ContainerLimit `json:"limits"` // what it may use at most
 	Health     *contract.Check  `json:"health,omitempty"`
-	Ports      []string         `json:"ports"` // of the host, that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp
-	InitPID    int              `json:"init_pid,omitempty"`
+	contract.Schedules
+	Ports   []string `json:"ports"` // of the host, that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp
+	InitPID int      `json:"init_pid,omitempty"`
 	// Snapshots are those of its files, the newest first; none if its runtime makes none.
 	Snapshots []ContainerSnapshot `json:"snapshots,omitempty"`
 }

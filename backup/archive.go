@@ -34,6 +34,11 @@ type Manifest struct {
 	CTID      container.CTID `json:"ctid"`
 	Runtime   container.Kind `json:"runtime"`
 	Made      int64          `json:"made_ms"`
+	// Number counts the backups of a container on its host, from 1: the clock may have
+	// jumped between two, their order never does.
+	Number uint64 `json:"number"`
+	// Scheduled tells that a schedule has made it, which may remove it, too.
+	Scheduled bool `json:"scheduled,omitzero"`
 	// Image is what runs in it, and how; it has no layers.
 	Image container.Image `json:"image"`
 	// Kept is how the container was kept.

@@ -198,3 +198,88 @@ func TestDebris(t *testing.T) {
 		}
 	}
 }
+
+// TestRetain: of what a schedule has made the newest of each day stays, if the newest of
+// all is whole; what people have made stays always.
+func TestRetain(t *testing.T) {
+	s, from := store(t, identity(t)), root(t)
+	day := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	names := func() (all []string) {
+		list, err := s.List()
+		must(t, err)
+		for _, b := range list {
+			all = append(all, b.Name)
+		}
+		return all
+	}
+	for i, name := range []string{"a1", "a2", "b1", "c1", "mine", "other"} {
+		m := backup.Manifest{CTID: "ct-1", Made: day.Add(time.Duration(i) * 10 * time.Hour).UnixMilli(), Scheduled: name != "mine"}
+		if name == "other" {
+			m.CTID = "ct-2"
+		}
+		b, err := s.Create(t.Context(), name, from, ids, m)
+		must(t, err)
+		if want := uint64(i + 1); b.Number != want && name != "other" {
+			t.Errorf("%s is number %d, want %d", name, b.Number, want)
+		}
+	}
+	newest := filepath.Join(s.Dir, "c1.hostler-backup")
+	whole, err := os.ReadFile(newest)
+	must(t, err)
+	damaged := bytes.Clone(whole)
+	damaged[100] ^= 1
+	must(t, os.WriteFile(newest, damaged, 0o600))
+	if err := s.Retain(t.Context(), "ct-1", 1, 0, day.AddDate(0, 1, 0)); !errors.Is(err, backup.ErrArchive) || len(names()) != 6 {
+		t.Errorf("the newest is damaged: %v, there are %q", err, names())
+	}
+	must(t, os.WriteFile(newest, whole, 0o600), s.Retain(t.Context(), "ct-1", 2, 0, day.AddDate(0, 1, 0)))
+	if got := strings.Join(names(), " "); got != "a2 c1 mine other" {
+		t.Errorf("there are %s", got)
+	}
+}
+
+// TestTargets: a backup at a target is one of the host: it is read and removed by the name
+// of the target, known as the newest good one without a look at the target, and nothing is
+// written where no directory is.
+func TestTargets(t *testing.T) {
+	own, nas := store(t, identity(t)), t.TempDir()
+	for _, bad := range []string{"nas", "nas=relative", "=/x", "a/b=/x"} {
+		if _, err := backup.ParseTargets([]string{bad}); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	targets, err := backup.ParseTargets([]string{"nas=" + nas, "away=" + filepath.Join(nas, "no", "mount")})
+	must(t, err)
+	for name, want := range map[string]error{"away": container.ErrUnavailable, "other": container.ErrNotFound} {
+		if _, err := own.At(targets, name); !errors.Is(err, want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	at, err := own.At(targets, "nas")
+	must(t, err)
+	b, err := at.Create(t.Context(), "b1", root(t), ids, backup.Manifest{CTID: "ct-1", Made: 7})
+	must(t, err)
+	newest := func() string {
+		all, err := own.Newest()
+		must(t, err)
+		return all["ct-1"].Name
+	}
+	if got := newest(); !b.Verified.IsZero() || got != "" {
+		t.Errorf("nobody has read it yet, and %q is good", got)
+	}
+	if b, err = at.Verify(t.Context(), "b1"); err != nil || b.Verified.IsZero() || newest() != "nas:b1" {
+		t.Errorf("%v, the newest is %q", err, newest())
+	}
+	list, err := at.List()
+	if err != nil || len(list) != 1 || list[0].Verified.IsZero() {
+		t.Errorf("there are %+v, %v", list, err)
+	}
+	must(t, os.Chtimes(filepath.Join(nas, "b1.hostler-backup"), time.Time{}, time.Unix(1, 0)))
+	if list, err := at.List(); err != nil || !list[0].Verified.IsZero() {
+		t.Errorf("it was changed since, and is %+v, %v", list, err)
+	}
+	must(t, at.Remove("b1"))
+	if left, err := os.ReadDir(nas); err != nil || len(left) > 0 || newest() != "" {
+		t.Errorf("left are %v, %v, and the newest is %q", left, err, newest())
+	}
+}

@@ -3,6 +3,7 @@ package backup
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,10 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/clock"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -24,6 +28,8 @@ type Store struct {
 	Dir    string
 	Signer Signer
 	Key    Verifier
+
+	target, own string // of the store of a target: its name, and the host's own directory
 }
 
 const (
@@ -36,6 +42,9 @@ type Backup struct {
 	Name string
 	Size int64
 	Manifest
+	// Verified is when all of it was read the last time, and found good; zero if it never
+	// was, or was changed since.
+	Verified time.Time
 	// Problem is why it cannot be used; empty if nothing is known against it.
 	Problem string
 }
@@ -103,8 +112,10 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 	if _, err := os.Lstat(path); err == nil {
 		return Backup{}, fmt.Errorf("%w: a backup %s is there already; choose another name", container.ErrExists, name)
 	}
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return Backup{}, err
+	if s.target == "" {
+		if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+			return Backup{}, err
+		}
 	}
 	if _, err := s.Debris(ctx, true); err != nil {
 		return Backup{}, err
@@ -119,6 +130,9 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { // it says that it is being made
 		return Backup{}, errors.Join(&os.PathError{Op: "flock", Path: staging, Err: err}, f.Close())
+	}
+	if m.Number, err = s.next(m.CTID); err != nil {
+		return Backup{}, errors.Join(err, f.Close(), os.Remove(staging))
 	}
 	m, err = Write(ctx, &sparing{to: f}, root, ids, m, s.Signer)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
@@ -188,6 +202,7 @@ func (s Store) List() (all []Backup, err error) {
 			if i, err = f.Stat(); err == nil {
 				b.Size = i.Size()
 				b.Manifest, err = Read(f, b.Size, s.Key)
+				b.Verified = s.verified(name, i)
 			}
 			err = errors.Join(err, f.Close())
 		}
@@ -200,22 +215,55 @@ func (s Store) List() (all []Backup, err error) {
 	return all, err
 }
 
-// Verify reads all of a backup, and reports what is wrong with it.
+// Verify reads all of a backup, and reports what is wrong with it. What came of it is
+// noted beside the file.
 func (s Store) Verify(ctx context.Context, name string) (Backup, error) {
 	f, err := s.open(name)
 	if err != nil {
 		return Backup{}, err
 	}
 	defer f.Close()
-	m, err := Verify(ctx, f, s.Key)
-	if err != nil {
-		return Backup{}, err
-	}
 	i, err := f.Stat()
 	if err != nil {
 		return Backup{}, err
 	}
-	return Backup{Name: name, Size: i.Size(), Manifest: m}, nil
+	m, err := Verify(ctx, f, s.Key)
+	if errors.Is(err, ErrArchive) {
+		if gone := os.Remove(s.note(name)); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+	}
+	if err != nil {
+		return Backup{}, err
+	}
+	b := Backup{Name: name, Size: i.Size(), Manifest: m, Verified: clock.Now().UTC()}
+	raw, err := json.Marshal(note{AtMS: b.Verified.UnixMilli(), Bytes: i.Size(), Changed: i.ModTime().UnixNano()})
+	if err != nil {
+		return b, err
+	}
+	return b, errors.Join(durable.WriteFile(s.note(name), raw, 0o600, maxNote), s.noteElsewhere(b))
+}
+
+// note is what is known of a file since it was read as a whole: of that size, and last
+// changed then.
+type note struct {
+	AtMS    int64 `json:"at_ms"`
+	Bytes   int64 `json:"bytes"`
+	Changed int64 `json:"changed_ns"`
+}
+
+const maxNote = 1 << 10
+
+func (s Store) note(name string) string { return filepath.Join(s.Dir, ".verified-"+name) }
+
+// verified is when a file that is as it is now was read as a whole.
+func (s Store) verified(name string, i fs.FileInfo) time.Time {
+	var n note
+	raw, err := rundir.ReadCapped(s.note(name), maxNote)
+	if err != nil || json.Unmarshal(raw, &n) != nil || n.Bytes != i.Size() || n.Changed != i.ModTime().UnixNano() {
+		return time.Time{}
+	}
+	return time.UnixMilli(n.AtMS).UTC()
 }
 
 // Image verifies all of a backup, and returns what a container is made from then. What
@@ -235,6 +283,48 @@ func (s Store) Image(ctx context.Context, name string) (Manifest, container.Imag
 	return b.Manifest, i, nil
 }
 
+// Retain removes the backups of a container that a schedule has made, but for the newest
+// of each of the last days and weeks that have one; see [container.Surplus]. It reads the
+// newest one first, and removes nothing unless that is whole.
+func (s Store) Retain(ctx context.Context, id container.CTID, days, weeks int, now time.Time) error {
+	all, err := s.List()
+	if err != nil {
+		return err
+	}
+	var made []container.Snapshot
+	for _, b := range all {
+		if b.CTID == id && b.Scheduled && b.Problem == "" {
+			made = append(made, container.Snapshot{Name: b.Name, Order: b.Number, MadeMS: b.Made})
+		}
+	}
+	if len(made) == 0 {
+		return nil
+	}
+	if newest := slices.MaxFunc(made, container.Snapshot.Compare); len(made) > 1 {
+		if _, err := s.Verify(ctx, newest.Name); err != nil {
+			return fmt.Errorf("older backups stay, for the newest, %s, is not whole: %w", newest.Name, err)
+		}
+	}
+	for _, gone := range container.Surplus(made, days, weeks, now) {
+		if err := s.Remove(gone.Name); err != nil && !errors.Is(err, container.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// next is the number of the next backup of a container.
+func (s Store) next(id container.CTID) (uint64, error) {
+	all, err := s.List()
+	var last uint64
+	for _, b := range all {
+		if b.CTID == id {
+			last = max(last, b.Number)
+		}
+	}
+	return last + 1, err
+}
+
 // Remove removes a backup, whatever it holds.
 func (s Store) Remove(name string) error {
 	path, err := s.file(name)
@@ -244,6 +334,12 @@ func (s Store) Remove(name string) error {
 	if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: this host has no backup %s; see which there are: hostler backup ls", container.ErrNotFound, name)
 	} else if err != nil {
+		return err
+	}
+	if err := os.Remove(s.note(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := s.forgetElsewhere(name); err != nil {
 		return err
 	}
 	return rundir.SyncDir(s.Dir)

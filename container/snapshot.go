@@ -42,6 +42,8 @@ type Snapshot struct {
 	Shared bool `json:"shared,omitzero"`
 	// Paused tells that the container did not run while it was made.
 	Paused bool `json:"paused,omitzero"`
+	// Scheduled tells that a schedule has made it, which may remove it, too.
+	Scheduled bool `json:"scheduled,omitzero"`
 	// Damaged tells that its record cannot be read, so that it cannot be used.
 	Damaged bool `json:"damaged,omitzero"`
 }

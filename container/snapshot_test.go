@@ -82,3 +82,39 @@ func TestSurplusKeeps(t *testing.T) {
 		}
 	})
 }
+
+// TestSurplusJumps: a clock that is up to ten years wrong when it is decided what may go
+// lets nothing go that would stay otherwise.
+func TestSurplusJumps(t *testing.T) {
+	const year = int64(366 * 24 * time.Hour / time.Millisecond)
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC).UnixMilli()
+		var all []container.Snapshot
+		for i := range rapid.IntRange(1, 60).Draw(t, "count") {
+			at += rapid.Int64Range(0, 10*24*3600*1000).Draw(t, "pause")
+			jump := int64(0)
+			if rapid.IntRange(0, 9).Draw(t, "jumps") == 0 {
+				jump = rapid.Int64Range(-10*year, 10*year).Draw(t, "jump")
+			}
+			all = append(all, container.Snapshot{Order: uint64(i + 1), MadeMS: at + jump})
+		}
+		days, weeks := rapid.IntRange(0, 10).Draw(t, "days"), rapid.IntRange(0, 10).Draw(t, "weeks")
+		right := make(map[uint64]bool)
+		for _, s := range container.Surplus(all, days, weeks, time.UnixMilli(at)) {
+			right[s.Order] = true
+		}
+		if len(right) == len(all) {
+			t.Error("nothing stays")
+		}
+		wrong := time.UnixMilli(at + rapid.Int64Range(-10*year, 10*year).Draw(t, "wrong"))
+		ahead := false
+		for _, s := range all {
+			ahead = ahead || s.MadeMS > at
+		}
+		for _, s := range container.Surplus(all, days, weeks, wrong) {
+			if !right[s.Order] && !ahead {
+				t.Errorf("with a clock that says %s, %d goes", wrong, s.Order)
+			}
+		}
+	})
+}

@@ -5,6 +5,7 @@ package integration
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,9 @@ func TestBackups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h, _ := w.addPodmanHost(t, "edge-01")
+	if err := os.Mkdir(w.path("nas"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	other := w.addHost(t, "edge-02", false)
 	w.must(t, "ct", "create", "edge-01/web", "--template", "busybox", "--start", "--label", "app=web", "--limit", "pids=300")
 	sh := func(name, script string) string {
@@ -50,7 +54,7 @@ func TestBackups(t *testing.T) {
 	t.Run("on the host alone", func(t *testing.T) {
 		h.local(t, "backup", "--local", "restore", "web-3", "--from", "b1").exits(t, 0)
 		h.local(t, "backup", "--local", "create", "web-3", "b3").exits(t, 0)
-		if out := h.local(t, "backup", "--local", "ls", "-o", "name").exits(t, 0).stdout; out != "b1\nb3\n" {
+		if out := h.local(t, "backup", "--local", "ls", "-o", "name").exits(t, 0).stdout; out != "b1\nb3\n\n" {
 			t.Errorf("there are %q", out)
 		}
 		h.local(t, "backup", "--local", "rm", "b3", "--yes").exits(t, 0)
@@ -71,6 +75,47 @@ func TestBackups(t *testing.T) {
 			}
 			w.must(t, "ct", "rm", "edge-01/pod-2", "--yes")
 		}
+	})
+	t.Run("at a target", func(t *testing.T) {
+		w.must(t, "ct", "create", "edge-01/far", "--template", "busybox")
+		w.cli(t, "backup", "create", "edge-01/far", "f1", "--target", "away").exits(t, 1, "mounted")
+		if all := show[[]api.Backup](t, w, "backup", "ls", "edge-01"); !slices.ContainsFunc(all, func(b api.Backup) bool { return b.Target == "away" && strings.Contains(b.Problem, "mounted") }) {
+			t.Errorf("of a target that is away there is %+v", all)
+		}
+		w.must(t, "backup", "create", "edge-01/far", "f1", "--target", "nas")
+		if _, err := os.Stat(w.path("nas/f1.hostler-backup")); err != nil {
+			t.Error(err)
+		}
+		w.cli(t, "backup", "verify", "edge-01", "f1").exits(t, 1, "no backup f1")
+		h.local(t, "backup", "--local", "verify", "f1", "--target", "nas").exits(t, 0)
+		w.container(t, "edge-01/far", "has a good backup", func(c ct) bool { return c.Backup == "nas:f1" && c.BackupAt != nil })
+		w.must(t, "ct", "rm", "edge-01/far", "--yes")
+		w.must(t, "backup", "restore", "edge-01/near", "--from", "f1", "--target", "nas")
+		w.must(t, "ct", "rm", "edge-01/near", "--yes")
+		w.must(t, "backup", "rm", "edge-01", "f1", "--target", "nas", "--yes")
+		w.cli(t, "backup", "verify", "edge-01", "f1", "--target", "other").exits(t, 1, "no target other")
+	})
+	t.Run("by a schedule, which a manifest may say", func(t *testing.T) {
+		write(t, w.path("timer.yaml"), "version: 1\ncontainers:\n  - {host: edge-01, name: timer, image: busybox, backup: {every: 1d, keep_daily: 7}}\n")
+		from := len(w.events.since(0))
+		w.must(t, "ct", "apply", "-f", w.path("timer.yaml"), "--yes")
+		w.must(t, "snapshot", "schedule", "edge-01/timer", "--every", "6h", "--keep-daily", "2")
+		h.local(t, "backup", "--local", "schedule", "timer", "--every", "12h").exits(t, 0)
+		for _, kind := range []string{"container.backup", "container.snapshot"} {
+			w.event(t, from, "the "+kind+" that was due", func(e api.Event) bool {
+				return e.Type == "action.state" && e.Data["kind"] == kind && e.Data["state"] == "DONE"
+			})
+		}
+		if all := show[[]api.Backup](t, w, "backup", "ls", "edge-01"); !slices.ContainsFunc(all, func(b api.Backup) bool { return b.Scheduled && b.Container == "timer" && b.Verified != nil }) {
+			t.Errorf("there are %+v", all)
+		}
+		if out := w.must(t, "ct", "config", "get", "edge-01/timer", "backup") + w.must(t, "snapshot", "ls", "edge-01/timer", "-o", "name"); !strings.HasPrefix(out, "every 12h\nauto-") {
+			t.Errorf("it is kept as %q", out)
+		}
+		w.cli(t, "ct", "apply", "-f", w.path("timer.yaml"), "--dry-run").exits(t, 10)
+		w.must(t, "ct", "apply", "-f", w.path("timer.yaml"), "--yes")
+		w.cli(t, "ct", "apply", "-f", w.path("timer.yaml"), "--dry-run").exits(t, 0)
+		w.must(t, "ct", "rm", "edge-01/timer", "--yes")
 	})
 	t.Run("damaged and foreign ones are refused before anything is written", func(t *testing.T) {
 		dir := h.path("backups")

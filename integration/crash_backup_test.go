@@ -23,7 +23,7 @@ func backupPoints(t *testing.T) {
 		for state := protocol.StateFailed; state != protocol.StateDone; {
 			n++
 			name := data.BackupName{Backup: fmt.Sprintf("b%d", n)}
-			ask(protocol.Spec{Kind: protocol.KindBackup, Target: id, Args: &protocol.BackupArgs{BackupName: name}})
+			ask(protocol.Spec{Kind: protocol.KindBackup, Target: id, Args: &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: name}}})
 			state = ask(protocol.Spec{Kind: protocol.KindBackupVerify, Args: &protocol.BackupArgs{BackupName: name}})
 		}
 		ask(protocol.Spec{Kind: protocol.KindDestroy, Target: id, Args: &protocol.StopArgs{GraceMS: 100}})

@@ -18,7 +18,7 @@ func (w *world) addPodmanHost(t testing.TB, name string) (*host, *podmantest.Ser
 	s := podmantest.Start(t)
 	s.Podman(t, "create", "--name", "stranger", "--network", "none", podmantest.Image)
 	h := w.newHost(t, name, true)
-	write(t, h.config(), read(t, h.config())+"[podman]\nuse = \"on\"\nsocket = \""+s.Socket+"\"\n")
+	write(t, h.config(), read(t, h.config())+"[podman]\nuse = \"on\"\nsocket = \""+s.Socket+"\"\n[backups]\ntargets = [\"nas="+w.path("nas")+"\", \"away="+w.path("away/mount")+"\"]\n")
 	p, words := h.join(t, w.invite(t))
 	w.must(t, "host", "approve", name, "--words", words)
 	p.finish(t).exits(t, 0)

@@ -49,6 +49,7 @@ const (
 	Restarts    Metric = "restarts"
 	QueueAge    Metric = "queue_age"
 	Certificate Metric = "certificate"
+	BackupAge   Metric = "backup_age"
 )
 
 // Unit is what a value counts.
@@ -101,6 +102,7 @@ var all = []Info{
 	{Heat, Celsius, "Temperature of a thermal zone.", "zone", true, false},
 	{Restarts, Count, "How often the container has ended and runs again, within the last hour.", "", false, true},
 	{QueueAge, Seconds, "How long something has waited for the coordinator's receipt; 0 if nothing waits.", "", true, false},
+	{BackupAge, Seconds, "Time since the newest backup was made that is known to be good; ten years if there is none.", "", false, true},
 	{Certificate, Seconds, "Time until the date at which the host's TLS certificate ends.", "", true, false},
 }
 

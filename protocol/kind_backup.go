@@ -13,7 +13,7 @@ const (
 )
 
 func kindsOfBackups() []KindInfo {
-	backup := inContainer(onBackup("", ""), KindBackup, "Write all files of a container into a signed archive on its host.", LaneContainer)
+	backup := inContainer(printing("", "", lifecycleTimeout, new(NewBackupArgs)), KindBackup, "Write all files of a container into a signed archive on its host.", LaneContainer)
 	restore := lifecycle(KindRestore, "Create a container from a backup, with an identity of its own.", new(RestoreArgs))
 	restore.Creates, restore.RootEquivalent = true, true
 	return []KindInfo{
@@ -35,10 +35,24 @@ type BackupArgs struct {
 	OutputOption
 }
 
+// NewBackupArgs ask for a backup.
+type NewBackupArgs struct {
+	data.NewBackup
+	TimeLimit
+	OutputOption
+}
+
 // RestoreArgs ask for a container that is made from a backup.
 type RestoreArgs struct{ data.Restore }
 
 func (a *BackupArgs) check() error {
+	if err := a.TimeLimit.check(); err != nil {
+		return err
+	}
+	return a.Check()
+}
+
+func (a *NewBackupArgs) check() error {
 	if err := a.TimeLimit.check(); err != nil {
 		return err
 	}

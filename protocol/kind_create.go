@@ -38,6 +38,7 @@ type CreateArgs struct {
 	Hostname   ContainerName   `json:"hostname,omitzero" example:"\"web\"" doc:"The name that it calls itself. Empty is the name of the container."`
 	Command    []string        `json:"command,omitempty" example:"[\"sleep\",\"infinity\"]" doc:"What runs in it, in place of the command of its image. A template has an init of its own and takes none."`
 	Health     *contract.Check `json:"health,omitempty" doc:"How it is looked at while it runs."`
+	contract.Schedules
 }
 
 func (c *CreateArgs) check() error {
@@ -49,7 +50,7 @@ func (c *CreateArgs) check() error {
 			return err
 		}
 	}
-	n := setting.New{Template: c.Template, Class: c.Class, Offline: c.Offline, Limits: c.Limits, Env: c.Env, Command: c.Command, Expose: c.Expose, Health: c.Health}
+	n := setting.New{Template: c.Template, Class: c.Class, Offline: c.Offline, Limits: c.Limits, Env: c.Env, Command: c.Command, Expose: c.Expose, Health: c.Health, Schedules: c.Schedules}
 	if err := n.Check(); err != nil {
 		return err
 	}

@@ -114,6 +114,8 @@ type Containers struct {
 	contact  *contact
 	exposer  exposer
 	checks   *checks
+	schedule *loop.Timer // a look at what is due
+	backed   backed
 	staying  staying
 }
 
@@ -161,6 +163,8 @@ func New(cfg Config) *Containers {
 	c.exposer.poke = make(chan struct{}, 1)
 	c.checks = &checks{Containers: c}
 	c.checks.tick = cfg.Loop.Timer(c.checks.look)
+	c.schedule = cfg.Loop.Timer(func() { followSchedules(c) })
+	c.backed.tick = cfg.Loop.Timer(func() { c.backed.look(c) })
 	return c
 }
 
@@ -175,6 +179,8 @@ func (c *Containers) Load(all []queue.Container, nets []queue.Network, self queu
 		c.managed[rec.CTID] = &managed{rec: rec, tries: attempts{failures: rec.Failures}}
 	}
 	c.checks.load(alerts)
+	c.schedule.In(0)
+	c.backed.tick.In(0)
 	if self.Rebooted && self.Starts > 1 {
 		ends{c}.rebooted()
 	}
@@ -207,6 +213,7 @@ func (c *Containers) Applied(change queue.Change) {
 	if len(change.Put) > 0 {
 		c.contact.tick.In(0)
 		c.checks.tick.In(0)
+		c.schedule.In(0)
 	}
 	for _, e := range change.Ended {
 		if m := c.managed[e.CTID]; m != nil {

@@ -85,6 +85,7 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 		MAC: container.MAC(container.CTID(s.Target.String())),
 		Settings: queue.Settings{
 			Limits: limit.Limits(nil).With(set), Env: slices.Sorted(slices.Values(args.Env)), Hostname: args.Hostname, Command: args.Command, Opening: opening, Health: args.Health, Network: args.Network,
+			Schedules: contract.Schedules{}.With(args.Schedules),
 		},
 	}), nil
 }

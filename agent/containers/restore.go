@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/protocol/port"
 	"github.com/hostler-io/hostler/protocol/setting"
@@ -19,8 +20,11 @@ import (
 // Backups are those of a host. It is safe for concurrent use.
 type Backups interface {
 	// Image verifies all of a backup, and returns what a container is made from then,
-	// the runtime that it was of, and how it was kept.
-	Image(ctx context.Context, name string) (container.Kind, container.Image, setting.New, error)
+	// the runtime that it was of, and how it was kept. An empty target is the host itself.
+	Image(ctx context.Context, target, name string) (container.Kind, container.Image, setting.New, error)
+	// Newest tells the newest backup of each container that was read as a whole and found
+	// good, as [contract.Status] has it. It may wait for a disk.
+	Newest(ctx context.Context) (map[container.CTID]contract.Status, error)
 }
 
 // backupTemplate begins the template of a container that was made from a backup, a word
@@ -46,7 +50,8 @@ func (o *operation) backedUp(ctx context.Context, c *Containers) (*container.Ima
 	if o.cfg.Backups == nil {
 		return nil, fmt.Errorf("%w: this host has no backups", actions.CodeUnsupported)
 	}
-	kind, img, kept, err := o.cfg.Backups.Image(ctx, protocol.ArgsOf[protocol.RestoreArgs](o.spec).Backup)
+	args := protocol.ArgsOf[protocol.RestoreArgs](o.spec)
+	kind, img, kept, err := o.cfg.Backups.Image(ctx, args.Target, args.Backup)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +81,7 @@ func (o *operation) keepAs(ctx context.Context, c *Containers, was setting.New) 
 	rec := &o.rec
 	rec.Class, rec.Offline, rec.Labels = cmp.Or(was.Class, rec.Class), cmp.Or(was.Offline, rec.Offline), was.Labels
 	rec.Settings.Limits, rec.Settings.Env, rec.Settings.Command, rec.Settings.Health = set, was.Env, was.Command, was.Health
+	rec.Settings.Schedules = contract.Schedules{}.With(was.Schedules)
 	wanted, _ := port.ParseAll(was.Expose) // Check has read them
 	if c.cfg.Network == nil {
 		wanted = nil

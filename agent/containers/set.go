@@ -63,6 +63,7 @@ func (h set) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 			rec.Settings.Health = nil
 		}
 	}
+	rec.Settings.Schedules = rec.Settings.Schedules.With(args.Schedules)
 	if why := h.starts(&rec, &args.Change); why != "" {
 		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: why}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/data"
 )
 
 // snapshots are the kinds about snapshots of containers.
@@ -45,13 +46,17 @@ func (h snap) Begin(j *actions.Job) {
 	}
 	key := j.Action().ID.String()
 	args := protocol.ArgsOf[protocol.SnapshotArgs](o.spec)
-	h.run(j, o, h.managed[o.rec.CTID].still(o, key, args.Pause, func(ctx context.Context, paused bool) error {
+	s := h.managed[o.rec.CTID].still(o, key, args.Pause, func(ctx context.Context, paused bool) error {
 		r, err := o.snapshotter()
 		if err == nil {
-			err = r.Snapshot(ctx, string(o.rec.Name), container.Snapshot{Name: args.Snapshot, Key: key, MadeMS: o.cfg.Loop.WallMS(), Paused: paused})
+			err = r.Snapshot(ctx, string(o.rec.Name), container.Snapshot{Name: args.Snapshot, Key: key, MadeMS: o.cfg.Loop.WallMS(), Paused: paused, Scheduled: args.Scheduled})
 		}
 		return err
-	}))
+	})
+	if args.Prunes() {
+		s.Steps = append(s.Steps, actions.Step{Do: func(ctx context.Context) (queue.Change, error) { return o.prune(ctx, args.Retention, true) }})
+	}
+	h.run(j, o, s)
 }
 
 // still is a saga that does something with the files of a container. If pause is set, one
@@ -196,6 +201,11 @@ func (o *operation) dropSnapshot(ctx context.Context) (queue.Change, error) {
 
 // pruneSnapshots removes the snapshots beyond the numbers that the order keeps.
 func (o *operation) pruneSnapshots(ctx context.Context) (queue.Change, error) {
+	return o.prune(ctx, protocol.ArgsOf[protocol.SnapshotPruneArgs](o.spec).Retention, false)
+}
+
+// prune removes snapshots; of what a schedule counts, those alone that it has made.
+func (o *operation) prune(ctx context.Context, keep data.Retention, scheduled bool) (queue.Change, error) {
 	r, err := o.snapshotter()
 	if err != nil {
 		return queue.Change{}, err
@@ -204,8 +214,10 @@ func (o *operation) pruneSnapshots(ctx context.Context) (queue.Change, error) {
 	if err != nil {
 		return queue.Change{}, err
 	}
-	args := protocol.ArgsOf[protocol.SnapshotPruneArgs](o.spec)
-	for _, s := range container.Surplus(all, int(args.KeepDaily), int(args.KeepWeekly), time.UnixMilli(o.cfg.Loop.WallMS())) {
+	if scheduled {
+		all = slices.DeleteFunc(all, func(s container.Snapshot) bool { return !s.Scheduled })
+	}
+	for _, s := range container.Surplus(all, int(keep.KeepDaily), int(keep.KeepWeekly), time.UnixMilli(o.cfg.Loop.WallMS())) {
 		if err := r.DropSnapshot(ctx, string(o.rec.Name), s.Name); err != nil {
 			return queue.Change{}, err
 		}

@@ -19,13 +19,15 @@ type Container struct {
 	// InitPID is its first process, seen from the host; 0 unless it runs.
 	InitPID int
 	Ends    []queue.End // of one of ours: how it ended, the newest last
+	// Backups tells whether the host has looked at the backups of one of ours.
+	Backups bool
 }
 
 // All returns every container of the host, managed ones first, each by name.
 func (c *Containers) All() []Container {
 	var all []Container
 	for _, m := range c.sorted() {
-		all = append(all, Container{Container: m.show(c), Template: m.rec.Template, MAC: m.rec.MAC, InitPID: m.info.InitPID, Ends: m.rec.Ends})
+		all = append(all, Container{Container: m.show(c), Template: m.rec.Template, MAC: m.rec.MAC, InitPID: m.info.InitPID, Ends: m.rec.Ends, Backups: c.backed.known})
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.foreign)) {
 		for _, info := range c.foreign[kind] {
@@ -104,5 +106,6 @@ func (m *managed) status(all *Containers) protocol.ContainerStatus {
 	if m.rec.Settings.Health != nil && m.seen && m.info.State == container.StateRunning {
 		health = m.probe.health.State
 	}
-	return protocol.ContainerStatus{Waits: cmp.Or(m.held, m.waits), Health: health, StartOrder: start.Order, StartAfter: namesOf(all, start.After)}
+	good := all.backed.newest[container.CTID(m.rec.CTID.String())]
+	return protocol.ContainerStatus{Backup: good.Backup, BackupMS: good.BackupMS, Waits: cmp.Or(m.held, m.waits), Health: health, StartOrder: start.Order, StartAfter: namesOf(all, start.After)}
 }

@@ -30,6 +30,11 @@ import (
 type backupOptions struct {
 	state, path, helper, socket, agent, runtime, name, backup string
 	locks                                                     string // of containers, a directory
+
+	target                string
+	targets               []string
+	scheduled             bool
+	keepDaily, keepWeekly int
 }
 
 // backupsCommand is run by the agent itself, under a supervisor.
@@ -37,7 +42,7 @@ func (c Config) backupsCommand() *cobra.Command {
 	cmd := daemon.Group("backups", "For the agent alone", "backups needs create, ls, verify or rm")
 	cmd.Hidden = true
 	for verb, do := range map[string]func(context.Context, backup.Store, backupOptions, io.Writer) error{
-		"create": createBackup, "ls": listBackups, "verify": verifyBackup, "rm": removeBackup,
+		"create": createBackup, "ls": nil, "verify": verifyBackup, "rm": removeBackup,
 	} {
 		var o backupOptions
 		sub := &cobra.Command{
@@ -48,6 +53,16 @@ func (c Config) backupsCommand() *cobra.Command {
 					return err
 				}
 				o.locks = locks
+				targets, err := backup.ParseTargets(o.targets)
+				if err != nil {
+					return err
+				}
+				if verb == "ls" {
+					return listAll(s, targets, cmd.OutOrStdout())
+				}
+				if s, err = s.At(targets, o.target); err != nil {
+					return err
+				}
 				return do(cmd.Context(), s, o, cmd.OutOrStdout())
 			},
 		}
@@ -59,6 +74,11 @@ func (c Config) backupsCommand() *cobra.Command {
 		f.StringVar(&o.agent, "socket", "", "the agent's own socket")
 		f.StringVar(&o.runtime, "runtime", "", "lxc or podman")
 		f.StringVar(&o.name, "name", "", "name of the container")
+		f.StringVar(&o.target, "target", "", "where it is kept")
+		f.StringArrayVar(&o.targets, "targets", nil, "where backups may be kept")
+		f.BoolVar(&o.scheduled, "scheduled", false, "it is made by a schedule")
+		f.IntVar(&o.keepDaily, "keep-daily", 0, "of how many days one stays")
+		f.IntVar(&o.keepWeekly, "keep-weekly", 0, "of how many weeks one stays")
 		f.StringVar(&o.backup, "backup", "", "name of the backup")
 		cmd.AddCommand(sub)
 	}
@@ -112,11 +132,17 @@ func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 		return err
 	}
 	return o.withTree(ctx, func(info container.Info, root string, ids container.IDRange, img container.Image) error {
-		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Image: img, Kept: keeps})
+		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Scheduled: o.scheduled, Image: img, Kept: keeps})
+		if err == nil { // what is on the disk is what was written
+			b, err = s.Verify(ctx, b.Name)
+		}
 		if err != nil {
 			return err
 		}
-		return json.NewEncoder(out).Encode(shown(b))
+		if err := json.NewEncoder(out).Encode(shown(b)); err != nil || o.keepDaily+o.keepWeekly == 0 {
+			return err
+		}
+		return s.Retain(ctx, info.CTID, o.keepDaily, o.keepWeekly, clock.Now())
 	})
 }
 
@@ -134,7 +160,7 @@ func (o backupOptions) keeps(ctx context.Context) (setting.New, error) {
 	if err := json.Unmarshal(said.Bytes(), &d); err != nil {
 		return setting.New{}, err
 	}
-	n := setting.New{Template: d.Image, Class: d.Class, Offline: d.Offline, Labels: d.Labels, Env: d.Env, Command: d.Command, Expose: d.Ports, Health: d.Health}
+	n := setting.New{Template: d.Image, Class: d.Class, Offline: d.Offline, Labels: d.Labels, Env: d.Env, Command: d.Command, Expose: d.Ports, Health: d.Health, Schedules: d.Schedules}
 	for _, l := range d.Limits {
 		if l.Set != "" {
 			n.Limits = append(n.Limits, l.Resource+"="+l.Set)
@@ -159,13 +185,31 @@ func rangeOf(f container.Files) (ids container.IDRange, err error) {
 }
 
 func shown(b backup.Backup) api.Backup {
-	return api.Backup{Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, Entries: b.Entries, Problem: b.Problem}
+	var verified *time.Time
+	if !b.Verified.IsZero() {
+		verified = &b.Verified
+	}
+	return api.Backup{Verified: verified, Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, Entries: b.Entries, Problem: b.Problem, Scheduled: b.Scheduled}
 }
 
-func listBackups(_ context.Context, s backup.Store, _ backupOptions, out io.Writer) error {
-	all, err := s.List()
-	for _, b := range all {
-		err = errors.Join(err, json.NewEncoder(out).Encode(shown(b)))
+// listAll lists the backups of the host, and those of its targets. One that is not to be
+// reached has a line with its problem, and hides none of the others.
+func listAll(own backup.Store, targets backup.Targets, out io.Writer) (err error) {
+	for _, target := range append([]string{""}, targets.Names()...) {
+		s, bad := own.At(targets, target)
+		var all []backup.Backup
+		if bad == nil {
+			all, bad = s.List()
+		}
+		if bad != nil && target != "" { // a line of its own tells so
+			bad = json.NewEncoder(out).Encode(api.Backup{Target: target, Problem: bad.Error()})
+		}
+		err = errors.Join(err, bad)
+		for _, b := range all {
+			one := shown(b)
+			one.Target = target
+			err = errors.Join(err, json.NewEncoder(out).Encode(one))
+		}
 	}
 	return err
 }

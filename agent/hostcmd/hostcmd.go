@@ -31,6 +31,8 @@ type Host struct {
 	Podman    string // the socket of podman's service
 	Bridge    string // of the containers; empty is none
 	Mark      string // of the agent's rules of the packet filter
+	// Targets are where backups may be kept beside the host, see [backup.ParseTargets].
+	Targets []string
 }
 
 // ImageSetup is where the images of LXC are.
@@ -50,6 +52,9 @@ func (h Host) Printers(runtimes []container.Runtime) (map[protocol.Kind][]string
 		protocol.KindLogs:        {"logs", "--lxc-path=" + h.LXCPath, "--podman-socket=" + h.Podman},
 	}
 	backups := []string{"--state-dir=" + h.State, "--lxc-path=" + h.LXCPath, "--lxc-helper=" + h.LXCHelper, "--podman-socket=" + h.Podman, "--socket=" + h.Socket}
+	for _, t := range h.Targets {
+		backups = append(backups, "--targets="+t)
+	}
 	for kind, verb := range map[protocol.Kind]string{
 		protocol.KindBackup: "create", protocol.KindBackupList: "ls", protocol.KindBackupVerify: "verify", protocol.KindBackupRemove: "rm",
 	} {

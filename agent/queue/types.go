@@ -52,6 +52,10 @@ const (
 	maxRejected = 1_000
 )
 
+// BySchedule is the requester of what the host makes of a container by itself. The person
+// that set the schedule was allowed to; no user of the host is called like that.
+const BySchedule = "hostler:schedule"
+
 // CodeQueueFull is the reason of an action that was refused because too many
 // reports wait.
 const CodeQueueFull protocol.Code = "queue_full"
@@ -219,6 +223,11 @@ type Settings struct {
 	RolledBack string `json:"rolled_back,omitzero"`
 	// Health is how it is looked at; nil is not at all.
 	Health *contract.Check `json:"health,omitempty"`
+	// Schedules are what its host makes of it by itself; Backed and Snapped are when it
+	// was asked for last.
+	contract.Schedules
+	Backed  contract.Ran `json:"backed,omitzero"`
+	Snapped contract.Ran `json:"snapped,omitzero"`
 	// Env, Hostname and Command are what it was made with. An empty host name is the
 	// name of the container, and an empty command that of its image.
 	Env      []string               `json:"env,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hostler-io/hostler/alerts"
+	"github.com/hostler-io/hostler/backup"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/image"
 	"github.com/hostler-io/hostler/internal/settings"
@@ -31,6 +32,7 @@ type config struct {
 	LXC      lxcConfig      `toml:"lxc"`
 	Podman   podmanConfig   `toml:"podman"`
 	Images   imagesConfig   `toml:"images"`
+	Backups  backupsConfig  `toml:"backups"`
 	Network  networkConfig  `toml:"network"`
 	Metrics  metricsConfig  `toml:"metrics"`
 	Alerts   alertsConfig   `toml:"alerts"`
@@ -110,6 +112,10 @@ func (n networkConfig) prefix6(s state) (netip.Prefix, error) {
 
 func (c imagesConfig) registries() image.Registries {
 	return image.Registries{Insecure: c.Insecure, Mirrors: c.Mirrors, Proxy: c.Proxy, Servers: c.Servers, Logins: c.Logins}
+}
+
+type backupsConfig struct {
+	Targets []string `toml:"targets" takes:"restart" does:"Where backups of containers can be kept beside this host, each NAME=DIRECTORY, for example \"nas=/mnt/nas/hostler\" in a file system of another machine. The directory has to be there: below a mount point, so that nothing is written while nothing is mounted. Each host has one of its own."`
 }
 
 type networkConfig struct {
@@ -240,6 +246,9 @@ func (c *config) check() error {
 	}
 	if err := c.Images.registries().Check(); err != nil {
 		return err
+	}
+	if _, err := backup.ParseTargets(c.Backups.Targets); err != nil {
+		return fmt.Errorf("backups.targets: %w", err)
 	}
 	if c.Metrics.MiB < 1 {
 		return fmt.Errorf("metrics.mib = %d: want 1 at least", c.Metrics.MiB)

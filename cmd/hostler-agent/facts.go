@@ -22,6 +22,32 @@ type facts struct {
 
 	waits time.Duration // boot clock, since when something has waited; 0 is nothing
 	ends  map[string]ends
+	saved map[string]saved // by the ids of containers
+}
+
+// saved is the newest good backup of a container, and the time of the boot clock at which
+// it was made.
+type saved struct {
+	name string
+	at   time.Duration
+}
+
+// never is the age of the newest good backup of a container that has none.
+const never = 10 * 365 * 24 * time.Hour
+
+// age is that of the newest good backup. One that appears while the agent looks is new,
+// whatever its date says; that of before the first look is as old as its date.
+func (s *saved) age(c agent.Container, first bool, now time.Duration, today func(floor time.Time) time.Time) time.Duration {
+	if first && c.Backup != "" {
+		made := time.UnixMilli(c.BackupMS)
+		s.at = now - min(never, today(made).Sub(made))
+	} else if s.name != c.Backup {
+		s.at = now
+	}
+	if s.name = c.Backup; s.name == "" {
+		return never
+	}
+	return now - s.at
 }
 
 // ends are the times that a container has ended, and what was seen of it last.
@@ -83,6 +109,18 @@ func (f *facts) values(now time.Duration, date time.Time, containers []agent.Con
 			set("", metrics.Certificate, until.Sub(f.calendar.today(now, date, from)).Seconds())
 		}
 	}
+	kept := make(map[string]saved, len(containers))
+	for _, c := range containers {
+		if !c.Backups || c.Foreign {
+			continue
+		}
+		id := c.CTID.String()
+		s, known := f.saved[id]
+		age := s.age(c, !known, now, func(floor time.Time) time.Time { return f.calendar.today(now, date, floor) })
+		kept[id] = s
+		set(c.Name, metrics.BackupAge, age.Seconds())
+	}
+	f.saved = kept
 	seen := make(map[string]ends, len(containers))
 	for _, c := range containers {
 		if c.InitPID == 0 {

@@ -125,3 +125,40 @@ func TestGivenRules(t *testing.T) {
 		t.Errorf("after the rules went: %+v", got)
 	}
 }
+
+// TestBackupAge: a backup that appears is new and ages by the boot clock, whatever dates
+// say; a container without one is known to have none once the host has looked.
+func TestBackupAge(t *testing.T) {
+	var f facts
+	now, date := 100*time.Hour, time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
+	var c agent.Container
+	c.Name, c.Backups = "web", true
+	age := func() time.Duration {
+		for _, v := range f.values(now, date, []agent.Container{c}) {
+			if v.Metric == metrics.BackupAge {
+				return time.Duration(v.Mean) * time.Second
+			}
+		}
+		return -1
+	}
+	if c.Backups = false; age() != -1 {
+		t.Error("the host has not looked yet")
+	}
+	c.Backups, c.Backup, c.BackupMS = true, "b1", date.Add(-50*time.Hour).UnixMilli()
+	if got := age(); got != 50*time.Hour {
+		t.Errorf("one of before the agent began is %s old", got)
+	}
+	for _, years := range []int{10, -20, 10} {
+		now, date = now+time.Hour, date.AddDate(years, 0, 0)
+		if got := age(); got != now-50*time.Hour {
+			t.Errorf("after a jump of the clock by %d years it is %s old at %s", years, got, now)
+		}
+	}
+	date = date.AddDate(-10, 0, 0)
+	if c.Backup, c.BackupMS = "b2", date.UnixMilli(); age() != 0 {
+		t.Error("one that has appeared is not new")
+	}
+	if c.Backup, c.BackupMS = "", 0; age() != never {
+		t.Error("there is none any more")
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/backup"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/podman"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/setting"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -52,6 +53,7 @@ func (c config) told(self string, s state) hostcmd.Host {
 		Program: self, Socket: c.Socket, State: string(s), Metrics: s.metrics(),
 		Images:  hostcmd.ImageSetup{Dir: s.images(), Registries: c.Images.registries(), MaxBytes: int64(c.Images.MaxGiB) << 30},
 		LXCPath: c.LXC.Path, LXCHelper: c.LXC.Helper, Podman: c.Podman.Socket, Bridge: c.Network.Bridge, Mark: s.mark(),
+		Targets: c.Backups.Targets,
 	}
 }
 
@@ -70,13 +72,36 @@ func (s state) openBackups() (backup.Store, error) {
 }
 
 // backups are those of a host, for its containers. It implements containers.Backups.
-type backups struct{ state }
+type backups struct {
+	state
+	targets []string
+}
 
-func (b backups) Image(ctx context.Context, name string) (container.Kind, container.Image, setting.New, error) {
+func (b backups) Image(ctx context.Context, target, name string) (container.Kind, container.Image, setting.New, error) {
 	s, err := b.openBackups()
+	if err != nil {
+		return "", container.Image{}, setting.New{}, err
+	}
+	targets, err := backup.ParseTargets(b.targets)
+	if err == nil {
+		s, err = s.At(targets, target)
+	}
 	if err != nil {
 		return "", container.Image{}, setting.New{}, err
 	}
 	m, img, err := s.Image(ctx, name)
 	return m.Runtime, img, m.Kept, err
+}
+
+func (b backups) Newest(context.Context) (map[container.CTID]contract.Status, error) {
+	s, err := b.openBackups()
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Newest()
+	newest := make(map[container.CTID]contract.Status, len(all))
+	for id, n := range all {
+		newest[id] = contract.Status{Backup: n.Name, BackupMS: n.MadeMS}
+	}
+	return newest, err
 }

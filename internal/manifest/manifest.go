@@ -45,6 +45,8 @@ type Shape struct {
 	Network    string            `yaml:"network"`
 	Ports      []string          `yaml:"ports"`
 	Health     *Health           `yaml:"health"`
+	Backup     *Schedule         `yaml:"backup"`
+	Snapshot   *Schedule         `yaml:"snapshot"`
 	Start      *bool             `yaml:"start"`
 	Privileged *bool             `yaml:"privileged"`
 }
@@ -72,6 +74,40 @@ func (h *Health) Check() *contract.Check {
 		Off: h.Off, Cmd: h.Cmd, TCP: h.TCP, HTTP: h.HTTP, Retries: h.Retries, Action: h.Action,
 		IntervalMS: h.Interval.Milliseconds(), TimeoutMS: h.Timeout.Milliseconds(), StartMS: h.Start.Milliseconds(),
 	}
+}
+
+// Schedule is how often something is made of a container, as [contract.Schedule] has it.
+// Off alone takes a schedule away.
+type Schedule struct {
+	Off        bool     `yaml:"off"`
+	Every      Duration `yaml:"every"`
+	KeepDaily  int64    `yaml:"keep_daily"`
+	KeepWeekly int64    `yaml:"keep_weekly"`
+	Target     string   `yaml:"target"`
+	Pause      bool     `yaml:"pause"`
+}
+
+// Schedule is it in the words of the host; nil is none.
+func (s *Schedule) Schedule() *contract.Schedule {
+	if s == nil {
+		return nil
+	}
+	return &contract.Schedule{Off: s.Off, EveryMS: time.Duration(s.Every).Milliseconds(), KeepDaily: s.KeepDaily, KeepWeekly: s.KeepWeekly, Target: s.Target, Pause: s.Pause}
+}
+
+// Duration is a time with a unit, days included: 6h, 1d.
+type Duration time.Duration
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *Duration) UnmarshalText(b []byte) error {
+	t, err := contract.ParseDuration(string(b))
+	*d = Duration(t)
+	return err
+}
+
+// Schedules are those of the shape.
+func (s Shape) Schedules() contract.Schedules {
+	return contract.Schedules{Backup: s.Backup.Schedule(), Snapshot: s.Snapshot.Schedule()}
 }
 
 // Container is a container of a manifest, with what its profiles say.
@@ -188,6 +224,12 @@ func (s Shape) With(more Shape) Shape {
 	if more.Health != nil {
 		s.Health = more.Health
 	}
+	if more.Backup != nil {
+		s.Backup = more.Backup
+	}
+	if more.Snapshot != nil {
+		s.Snapshot = more.Snapshot
+	}
 	if more.Start != nil {
 		s.Start = more.Start
 	}
@@ -235,7 +277,7 @@ func (s Shape) Create() protocol.CreateArgs {
 		health = nil // as a new one has none
 	}
 	return protocol.CreateArgs{
-		Expose: s.Ports, Health: health, Network: s.Network,
+		Expose: s.Ports, Health: health, Network: s.Network, Schedules: contract.Schedules{}.With(s.Schedules()),
 		Template: s.Image, Runtime: s.Runtime, Class: s.Class, Offline: s.Offline, Hostname: protocol.ContainerName(s.Hostname),
 		Labels: Pairs(s.Labels), Limits: Pairs(s.Limits), Env: Pairs(s.Env), Command: s.Command,
 		Start: s.Start != nil && *s.Start, Privileged: s.Privileged != nil && *s.Privileged,

@@ -69,7 +69,7 @@ func Parse(text string) (Offline, error) {
 	if !ok || word != stopAfter {
 		return Offline{}, fmt.Errorf("%.60q is not an offline contract: use %s, or %s=DURATION as in %s=8h; of a unique container %s or %s", text, Keep, stopAfter, stopAfter, Lease, Keep)
 	}
-	d, err := parseDuration(value)
+	d, err := ParseDuration(value)
 	switch {
 	case err != nil:
 		return Offline{}, fmt.Errorf("%s: %w", stopAfter, err)
@@ -123,8 +123,8 @@ func Words(d time.Duration) string {
 	return s
 }
 
-// parseDuration reads a duration as people type it: 90s, 1h30m, 7d.
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration reads a duration as people type it: 90s, 1h30m, 7d.
+func ParseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
 			return time.Duration(n) * 24 * time.Hour, nil

@@ -3,6 +3,7 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -42,8 +43,12 @@ func checkName(member, name string) error {
 // NewSnapshot asks for a snapshot.
 type NewSnapshot struct {
 	SnapshotName
+	Keeping
 	Pause bool `json:"pause,omitzero" doc:"Freeze the container while its files are copied, so that they are all of one moment."`
 }
+
+// Check reports what is wrong with it.
+func (n *NewSnapshot) Check() error { return errors.Join(n.SnapshotName.Check(), n.Keeping.Check()) }
 
 // Rollback asks for the files of a snapshot in place of those that a container has.
 type Rollback struct {
@@ -58,22 +63,70 @@ type Retention struct {
 	KeepWeekly int64 `json:"keep_weekly,omitzero" min:"0" max:"10000" example:"4" doc:"Of how many weeks that have a snapshot the newest one stays."`
 }
 
+// Keeping is what a schedule asks for of the rest: those that it has made, but for the
+// ones that stay, go when the new one is whole.
+type Keeping struct {
+	Scheduled bool `json:"scheduled,omitzero" doc:"It is made by a schedule."`
+	Retention
+}
+
+// Check reports what is wrong with it.
+func (k *Keeping) Check() error {
+	if !k.Scheduled && k.Prunes() {
+		return errors.New("keep_daily and keep_weekly: they count what a schedule has made; ask for scheduled, too")
+	}
+	return nil
+}
+
+// Prunes reports whether anything is to go.
+func (k *Keeping) Prunes() bool { return k.KeepDaily+k.KeepWeekly > 0 }
+
+// NewBackup asks for a backup.
+type NewBackup struct {
+	BackupName
+	Keeping
+}
+
+// Check reports what is wrong with it.
+func (n *NewBackup) Check() error { return errors.Join(n.BackupName.Check(), n.Keeping.Check()) }
+
+// Flags returns the options of the agent's own command.
+func (n *NewBackup) Flags() []string {
+	all := n.BackupName.Flags()
+	if n.Scheduled {
+		all = append(all, "--scheduled", fmt.Sprintf("--keep-daily=%d", n.KeepDaily), fmt.Sprintf("--keep-weekly=%d", n.KeepWeekly))
+	}
+	return all
+}
+
 // BackupName names a backup of a host.
 type BackupName struct {
 	_      struct{} `required:"backup"`
 	Backup string   `json:"backup,omitzero" example:"\"web-20261124\"" doc:"The name of the backup: letters, digits and, not at the beginning, any of ._-."`
+	Target string   `json:"kept_at,omitzero" example:"\"nas\"" doc:"Where it is kept: the name of a target in the configuration of its host. Empty is the host itself."`
 }
 
 // Check reports what is wrong with it.
 func (n *BackupName) Check() error {
+	if n.Target != "" {
+		if err := checkName("target", n.Target); err != nil {
+			return err
+		}
+	}
 	if n.Backup == "" {
 		return nil // that it is missing is told elsewhere
 	}
 	return checkName("backup", n.Backup)
 }
 
-// Flags returns the option of the agent's own command that names it.
-func (n *BackupName) Flags() []string { return []string{"--backup=" + n.Backup} }
+// Flags returns the options of the agent's own command that name it.
+func (n *BackupName) Flags() []string {
+	all := []string{"--backup=" + n.Backup}
+	if n.Target != "" {
+		all = append(all, "--target="+n.Target)
+	}
+	return all
+}
 
 // Restore asks for a container that is made from a backup.
 type Restore struct {

@@ -44,6 +44,7 @@ type New struct {
 	Command  []string        `json:"command,omitempty"`
 	Expose   []string        `json:"expose,omitempty"`
 	Health   *contract.Check `json:"health,omitempty"` // nil is none
+	contract.Schedules
 }
 
 // Check tells what is wrong with it, but for its labels.
@@ -54,7 +55,7 @@ func (n *New) Check() error {
 	if err := contract.CheckClass(n.Class, n.Offline); err != nil {
 		return err
 	}
-	change := contract.Change{Class: n.Class, Offline: n.Offline, Health: n.Health}
+	change := contract.Change{Class: n.Class, Offline: n.Offline, Health: n.Health, Schedules: n.Schedules}
 	if err := change.Check(); err != nil {
 		return err
 	}

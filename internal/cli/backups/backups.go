@@ -17,21 +17,34 @@ import (
 
 type commands struct{ *dispatch.Dispatcher }
 
-// Command returns hostler backup.
-func Command(d *dispatch.Dispatcher) *cobra.Command {
+// Command returns hostler backup, with commands of other areas.
+func Command(d *dispatch.Dispatcher, more ...*cobra.Command) *cobra.Command {
 	a := &commands{d}
-	return term.Group("backup", "Archives of containers on their hosts", a.listCommand(), a.createCommand(), a.verifyCommand(), a.restoreCommand(), a.removeCommand())
+	return term.Group("backup", "Archives of containers on their hosts", append(more, a.listCommand(), a.createCommand(), a.verifyCommand(), a.restoreCommand(), a.removeCommand())...)
 }
 
 func noun() show.Noun[api.Backup] {
-	return show.NounOf("name", "name container runtime made size problem~ entries+", show.Cells[api.Backup]{
-		"size": func(b api.Backup) any { return term.Size(b.Bytes) },
+	return show.NounOf("name", "name target container runtime made verified size problem~ scheduled+ entries+", show.Cells[api.Backup]{
+		"size":      func(b api.Backup) any { return term.Size(b.Bytes) },
+		"scheduled": func(b api.Backup) any { return word(b.Scheduled) },
 	})
 }
 
+func word(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+// targetFlag is where a backup is kept.
+func targetFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("target", "", "where it is kept, as the host's configuration calls it")
+}
+
 // named are the arguments about a backup.
-func named(c *dispatch.Change, name string) *protocol.BackupArgs {
-	return &protocol.BackupArgs{BackupName: data.BackupName{Backup: name}, OutputOption: c.AnswerMode()}
+func named(c *dispatch.Change, name, target string) *protocol.BackupArgs {
+	return &protocol.BackupArgs{BackupName: data.BackupName{Backup: name, Target: target}, OutputOption: c.AnswerMode()}
 }
 
 func (a *commands) listCommand() *cobra.Command {
@@ -39,7 +52,8 @@ func (a *commands) listCommand() *cobra.Command {
 		Use: "ls [HOST]", Short: "List the backups of a host", Args: term.AtMost(1),
 		Long: `Lists the backups that a host has. A backup with a PROBLEM cannot be used: it is cut
 short, was changed, or was not signed by the key of the host. The archives themselves
-are read by verify.`,
+are read by verify; VERIFIED says when that found one good last. TARGET is where it is
+kept; without one it is on the host itself.`,
 		Example: "  hostler backup ls edge-01\n  hostler --local backup ls -o json", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.ListFlags(cmd)
@@ -58,14 +72,16 @@ func (a *commands) createCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create HOST/NAME [BACKUP]", Short: "Write all files of a container into a signed archive", Args: cobra.MatchAll(term.AtLeast(1), term.AtMost(2)),
 		Long: `Makes a backup: one file on the host of the container, with all of its files and a
-manifest that the key of the host signs. It is called after the container and the time
+manifest that the key of the host signs, which is read again when it is written. With
+--target it is kept in a directory that backups.targets of the host's agent.toml names,
+such as a file system of another machine. It is called after the container and the time
 (UTC), unless a name is given. It stays when the container goes.
 
 A container may run meanwhile; what it writes at that time may be there in part. Stop
 it first, or freeze it, if that matters. Devices, mounts and volumes are left out.`,
 		Example: "  hostler backup create edge-01/web\n  hostler backup create edge-01/web before-move", ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}
-	c := dispatch.ChangeFlags(cmd)
+	c, target := dispatch.ChangeFlags(cmd), targetFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		what := "back up " + args[0]
 		r, ref, id, err := a.FindContainer(cmd.Context(), args[0])
@@ -76,7 +92,7 @@ it first, or freeze it, if that matters. Devices, mounts and volumes are left ou
 		if len(args) == 2 {
 			name = args[1]
 		}
-		return a.change(cmd, c, r, ref.Host, what, name, protocol.Spec{Kind: protocol.KindBackup, Target: id, Name: protocol.ContainerName(ref.Name), Args: named(c, name)})
+		return a.change(cmd, c, r, ref.Host, what, name, protocol.Spec{Kind: protocol.KindBackup, Target: id, Name: protocol.ContainerName(ref.Name), Args: &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: name, Target: *target}}, OutputOption: c.AnswerMode()}})
 	}
 	return cmd
 }
@@ -100,7 +116,7 @@ func (a *commands) removeCommand() *cobra.Command {
 // about is a command about a backup. Confirm is what is asked before; empty is nothing.
 func (a *commands) about(cmd *cobra.Command, kind protocol.Kind, verb, confirm string) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = term.AtMost(2), a.Completing(conn.HostNames)
-	c := dispatch.ChangeFlags(cmd)
+	c, target := dispatch.ChangeFlags(cmd), targetFlag(cmd)
 	var yes bool
 	if confirm != "" {
 		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -111,7 +127,7 @@ func (a *commands) about(cmd *cobra.Command, kind protocol.Kind, verb, confirm s
 				return err
 			}
 		}
-		return a.change(cmd, c, r, host, verb+" backup "+rest[0], rest[0], protocol.Spec{Kind: kind, Args: named(c, rest[0])})
+		return a.change(cmd, c, r, host, verb+" backup "+rest[0], rest[0], protocol.Spec{Kind: kind, Args: named(c, rest[0], *target)})
 	})
 	return cmd
 }
@@ -128,11 +144,11 @@ server are left out, so that it makes new ones. It is kept as the first one was:
 limits, labels, check and contract, and ports of the host that lead nowhere else now.`,
 		Example: "  hostler backup restore edge-01/web-2 --from before-move --start", ValidArgsFunction: a.CompletingNew,
 	}
-	c := dispatch.ChangeFlags(cmd)
+	c, target := dispatch.ChangeFlags(cmd), targetFlag(cmd)
 	cmd.Flags().StringVar(&from, "from", "", "the backup, as ls calls it")
 	cmd.Flags().BoolVar(&start, "start", false, "also start it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		n := data.BackupName{Backup: from}
+		n := data.BackupName{Backup: from, Target: *target}
 		if err := n.Check(); err != nil || from == "" {
 			return term.Usage("hostler backup ls", "--from names no backup")
 		}

@@ -269,6 +269,15 @@ func keptOtherwise(w manifest.Shape, d api.ContainerDetails) (c contract.Change,
 	if want := w.Health.Check(); want != nil && !reflect.DeepEqual(want, cmp.Or(d.Health, &contract.Check{Off: true})) {
 		c.Health, details = want, append(details, "health")
 	}
+	wanted, has := w.Schedules(), d.Schedules
+	for name, m := range map[string]struct{ to, want, has **contract.Schedule }{
+		"backup": {&c.Backup, &wanted.Backup, &has.Backup}, "snapshot": {&c.Snapshot, &wanted.Snapshot, &has.Snapshot},
+	} {
+		if *m.want != nil && **m.want != *cmp.Or(*m.has, &contract.Schedule{Off: true}) {
+			*m.to, details = *m.want, append(details, name)
+		}
+	}
+	slices.Sort(details)
 	return c, details
 }
 

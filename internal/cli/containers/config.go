@@ -57,6 +57,12 @@ func settingsOf(d api.ContainerDetails) []settingView {
 	}
 	pairs("env.", changeFixed, d.Env)
 	pairs("label.", changeNow, d.Labels)
+	if d.Backup != nil {
+		all = append(all, settingView{"backup", d.Backup.String(), "by backup schedule"})
+	}
+	if d.Snapshot != nil {
+		all = append(all, settingView{"snapshot", d.Snapshot.String(), "by snapshot schedule"})
+	}
 	for _, l := range d.Limits {
 		if l.Set != "" {
 			all = append(all, settingView{"limit." + l.Resource, l.Set, changeNow})

@@ -19,7 +19,7 @@ import (
 func Snapshots(b *batch.Batcher) *cobra.Command {
 	a := &commands{b}
 	return term.Group("snapshot", "Earlier states of the files of containers",
-		a.snapshotListCommand(), a.snapshotCreateCommand(), a.snapshotRollbackCommand(), a.snapshotRemoveCommand(), a.snapshotPruneCommand())
+		a.snapshotListCommand(), a.snapshotCreateCommand(), a.snapshotRollbackCommand(), a.snapshotRemoveCommand(), snapshotScheduleCommand(a), a.snapshotPruneCommand())
 }
 
 func snapshotNoun() show.Noun[api.ContainerSnapshot] {

@@ -45,7 +45,8 @@ target, quantity and severity. A host that gets the labels later gets the rules 
 
 A RULE is QUANTITY=THRESHOLD[/TIME][:SEVERITY], with warning or critical.
 The quantities are cpu, ram, swap, disk, inodes, load, tasks, psi-cpu, psi-memory,
-psi-io, temperature, restarts (of a container, within an hour), queue-age (how long
+psi-io, temperature, restarts (of a container, within an hour), backup-age (of the
+newest good backup of a container), queue-age (how long
 a message has waited for the coordinator) and certificate (the time until it
 expires). Without a time the value must be above the threshold for 60 s. The
 coordinator itself checks offline (how long it has not heard the host; a host that

@@ -1,0 +1,54 @@
+package containers
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/loop"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
+)
+
+// backedEvery is how often the host looks at its backups beside the moments at which an
+// action about one has ended: people move files.
+const backedEvery = 10 * time.Minute
+
+// backed is the newest good backup of each container. It belongs to the loop.
+type backed struct {
+	tick        *loop.Timer
+	newest      map[container.CTID]contract.Status
+	known, busy bool
+}
+
+// look asks the disk beside the loop.
+func (b *backed) look(c *Containers) {
+	if c.cfg.Backups == nil || c.cfg.Loop.Stopping() || b.busy {
+		return
+	}
+	b.busy = true
+	c.cfg.Loop.Beside(func(ctx context.Context) func() {
+		newest, err := c.cfg.Backups.Newest(ctx)
+		return func() {
+			b.busy = false
+			b.tick.In(backedEvery)
+			if err != nil {
+				c.cfg.Log.Warn("the backups of this host cannot be looked at", "error", err)
+				return
+			}
+			same := maps.EqualFunc(b.newest, newest, func(x, y contract.Status) bool { return x.Backup == y.Backup && x.BackupMS == y.BackupMS })
+			if b.newest, b.known = newest, true; !same {
+				c.cfg.Seen()
+			}
+		}
+	})
+}
+
+// ActionEnded follows the end of an action that may have made or removed a backup.
+func ActionEnded(c *Containers, k protocol.Kind) {
+	switch k {
+	case protocol.KindBackup, protocol.KindBackupVerify, protocol.KindBackupRemove:
+		c.backed.tick.At(c.cfg.Loop.Now())
+	}
+}

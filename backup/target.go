@@ -1,0 +1,143 @@
+package backup
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/durable"
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+// Targets are the directories beside the host's own in which backups are kept, by their
+// names.
+type Targets map[string]string
+
+// ParseTargets reads targets, each NAME=DIRECTORY.
+func ParseTargets(all []string) (Targets, error) {
+	t := make(Targets)
+	for _, text := range all {
+		name, dir, ok := strings.Cut(text, "=")
+		switch {
+		case !ok || container.CheckSnapshot(name) != nil:
+			return nil, fmt.Errorf("the target %q is not of the form NAME=DIRECTORY, with letters, digits and any of ._- in its name", text)
+		case !filepath.IsAbs(dir):
+			return nil, fmt.Errorf("the directory of target %s, %q, is not absolute", name, dir)
+		case t[name] != "":
+			return nil, fmt.Errorf("the target %s is there twice", name)
+		}
+		t[name] = filepath.Clean(dir)
+	}
+	return t, nil
+}
+
+// Names are those of the targets, sorted.
+func (t Targets) Names() []string { return slices.Sorted(maps.Keys(t)) }
+
+// At is the store at a target of a host, whose own store s is; s for an empty name. The
+// directory of a target has to be there: one that is not mounted is never written to.
+func (s Store) At(t Targets, name string) (Store, error) {
+	if name == "" {
+		return s, nil
+	}
+	dir, ok := t[name]
+	if !ok {
+		why := "it has " + strings.Join(t.Names(), ", ")
+		if len(t) == 0 {
+			why = "it has none; name them in backups.targets of agent.toml"
+		}
+		return Store{}, fmt.Errorf("%w: this host has no target %s of backups: %s", container.ErrNotFound, name, why)
+	}
+	i, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !i.IsDir() {
+		return Store{}, fmt.Errorf("%w: the target %s has no directory %s; is it mounted?", container.ErrUnavailable, name, dir)
+	}
+	return Store{Dir: dir, Signer: s.Signer, Key: s.Key, target: name, own: s.Dir}, err
+}
+
+// elsewhere is the newest good backup of a container that lies at a target. The host notes
+// it in its own directory, so that nobody waits for a file system of others.
+type elsewhere struct {
+	Name   string `json:"name"`
+	Target string `json:"target"`
+	MadeMS int64  `json:"made_ms"`
+}
+
+const elsewherePrefix = ".elsewhere-"
+
+func (s Store) elsewhere(id container.CTID) string {
+	return filepath.Join(s.own, elsewherePrefix+string(id))
+}
+
+// noteElsewhere notes a backup of a target that was found good.
+func (s Store) noteElsewhere(b Backup) error {
+	if s.target == "" || container.CheckSnapshot(string(b.CTID)) != nil {
+		return nil
+	}
+	if last, err := readElsewhere(s.elsewhere(b.CTID)); err == nil && last.MadeMS > b.Made && last.MadeMS <= b.Verified.UnixMilli() {
+		return nil
+	}
+	raw, err := json.Marshal(elsewhere{Name: b.Name, Target: s.target, MadeMS: b.Made})
+	if err == nil {
+		err = os.MkdirAll(s.own, 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(s.elsewhere(b.CTID), raw, 0o600, maxNote)
+}
+
+func readElsewhere(path string) (e elsewhere, err error) {
+	raw, err := rundir.ReadCapped(path, maxNote)
+	if err != nil {
+		return e, err
+	}
+	return e, json.Unmarshal(raw, &e)
+}
+
+// forgetElsewhere forgets a backup that is removed from a target.
+func (s Store) forgetElsewhere(name string) error {
+	if s.target == "" {
+		return nil
+	}
+	all, err := filepath.Glob(filepath.Join(s.own, elsewherePrefix+"*"))
+	for _, path := range all {
+		if e, bad := readElsewhere(path); bad == nil && e.Name == name && e.Target == s.target {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return err
+}
+
+// Newest returns the newest backup of each container that is known to be good, and when it
+// was made, in Unix milliseconds. Of those at targets it knows what this host has noted.
+func (s Store) Newest() (map[container.CTID]Newest, error) {
+	all, err := s.List()
+	newest := make(map[container.CTID]Newest)
+	for _, b := range all { // in the order in which they were made
+		if b.Problem == "" && !b.Verified.IsZero() {
+			newest[b.CTID] = Newest{b.Name, b.Made}
+		}
+	}
+	paths, bad := filepath.Glob(filepath.Join(s.Dir, elsewherePrefix+"*"))
+	for _, path := range paths {
+		id := container.CTID(strings.TrimPrefix(filepath.Base(path), elsewherePrefix))
+		if e, err := readElsewhere(path); err == nil && e.MadeMS > newest[id].MadeMS {
+			newest[id] = Newest{e.Target + ":" + e.Name, e.MadeMS}
+		}
+	}
+	return newest, errors.Join(err, bad)
+}
+
+// Newest is the newest good backup of a container.
+type Newest struct {
+	Name   string // of one at a target with that before it, as in nas:web-20261124
+	MadeMS int64
+}
