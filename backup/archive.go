@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/image/rootfs"
+	"github.com/hostler-io/hostler/internal/frame"
 	"github.com/hostler-io/hostler/protocol/setting"
 )
 
@@ -50,22 +50,11 @@ type Manifest struct {
 	Entries int    `json:"entries"`
 }
 
-// Bounds of what is read of a file, in bytes.
-const (
-	maxManifest  = 1 << 20
-	maxSignature = 4 << 10
-	// MaxBytes is how long an archive may be.
-	MaxBytes = 1 << 40
-)
+// MaxBytes is how long an archive may be.
+const MaxBytes = 1 << 40
 
-// The frame with the manifest: its magic number and length, which zstd defines, then
-// manifest, signature, and at the end of the file the lengths of both and a mark.
-const (
-	frameMagic = 0x184D2A50
-	frameHead  = 8
-	tailSize   = 16
-	mark       = "hostlrb1"
-)
+// mark ends the file.
+const mark = "hostlrb1"
 
 // Signer signs bytes; see [certs.Identity].
 type Signer interface {
@@ -92,11 +81,11 @@ func Write(ctx context.Context, to io.Writer, root string, ids container.IDRange
 	}
 	m.Form, m.Bytes = form, count.n
 	m.SHA256, m.DiffID = hex.EncodeToString(packed.Sum(nil)), "sha256:"+hex.EncodeToString(plain.Sum(nil))
-	frame, err := seal(m, key)
+	end, err := seal(m, key)
 	if err != nil {
 		return m, err
 	}
-	_, err = to.Write(frame)
+	_, err = to.Write(end)
 	return m, err
 }
 
@@ -121,41 +110,17 @@ func seal(m Manifest, key Signer) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(body) > maxManifest || len(sig) > maxSignature {
-		return nil, fmt.Errorf("the manifest has %d bytes, want at most %d", len(body), maxManifest)
-	}
-	b := binary.LittleEndian.AppendUint32(nil, frameMagic)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)+len(sig)+tailSize))
-	b = append(append(b, body...), sig...)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(sig)))
-	return append(b, mark...), nil
+	return frame.Append(mark, body, sig)
 }
 
 // Read reads the manifest of a file of that size, which key must have signed. It does not
 // read the archive.
 func Read(f io.ReaderAt, size int64, key Verifier) (m Manifest, err error) {
-	var tail [tailSize]byte
-	if size < frameHead+tailSize {
-		return m, fmt.Errorf("%w: it is too short", ErrArchive)
+	text, sig, start, err := frame.Read(f, size, mark)
+	if err != nil {
+		return m, fmt.Errorf("%w: %w", ErrArchive, err)
 	}
-	if _, err := f.ReadAt(tail[:], size-tailSize); err != nil {
-		return m, err
-	}
-	body, sig := int64(binary.LittleEndian.Uint32(tail[:])), int64(binary.LittleEndian.Uint32(tail[4:]))
-	start := size - tailSize - sig - body - frameHead
-	if string(tail[8:]) != mark || body > maxManifest || sig > maxSignature || start < 0 {
-		return m, fmt.Errorf("%w: it does not end as a backup does; it may be cut short", ErrArchive)
-	}
-	frame := make([]byte, frameHead+body+sig)
-	if _, err := f.ReadAt(frame, start); err != nil {
-		return m, err
-	}
-	if binary.LittleEndian.Uint32(frame) != frameMagic || int64(binary.LittleEndian.Uint32(frame[4:])) != body+sig+tailSize {
-		return m, fmt.Errorf("%w: its manifest is in no frame", ErrArchive)
-	}
-	text := frame[frameHead : frameHead+body]
-	if err := key.Verify(frame[frameHead+body:], text); err != nil {
+	if err := key.Verify(sig, text); err != nil {
 		return m, fmt.Errorf("%w: it was not signed by the key of this host, or was changed since: %w", ErrArchive, err)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))

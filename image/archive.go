@@ -115,39 +115,48 @@ func small(l layout, path string, most int64) ([]byte, error) {
 
 func blobPath(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
-// takeLayout takes the image of a layout that is for this host. Each part is held
-// against its digest.
-func (s *Store) takeLayout(store *blob.Store, l layout) (Record, error) {
+// manifestOf returns the manifest of the image of a layout that is for this host.
+func manifestOf(l layout) ([]byte, error) {
 	raw, err := small(l, layoutIndex, maxManifest)
 	if err != nil {
-		return Record{}, err
+		return nil, err
 	}
 	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
 	if err != nil || len(index.Manifests) == 0 {
-		return Record{}, fmt.Errorf("%w: its index names no image: %v", ErrImage, err)
+		return nil, fmt.Errorf("%w: its index names no image: %v", ErrImage, err)
 	}
 	one := index.Manifests[0]
 	if len(index.Manifests) > 1 {
 		if one, err = choose(raw); err != nil {
-			return Record{}, err
+			return nil, err
 		}
 	}
 	for range 2 { // an index in the index is one for several machines
 		if _, err := digestOf(one.Digest); err != nil {
-			return Record{}, err
+			return nil, err
 		}
 		if raw, err = small(l, blobPath(one.Digest), maxManifest); err != nil {
-			return Record{}, err
+			return nil, err
 		}
 		if got := protocol.Sum(raw).String(); got != one.Digest.Hex {
-			return Record{}, fmt.Errorf("%w: its manifest has the digest %s, and its index names %s", ErrImage, got, one.Digest.Hex)
+			return nil, fmt.Errorf("%w: its manifest has the digest %s, and its index names %s", ErrImage, got, one.Digest.Hex)
 		}
 		if !types.MediaType(one.MediaType).IsIndex() {
 			break
 		}
 		if one, err = choose(raw); err != nil {
-			return Record{}, err
+			return nil, err
 		}
+	}
+	return raw, nil
+}
+
+// takeLayout takes the image of a layout that is for this host. Each part is held
+// against its digest.
+func (s *Store) takeLayout(store *blob.Store, l layout) (Record, error) {
+	raw, err := manifestOf(l)
+	if err != nil {
+		return Record{}, err
 	}
 	return s.takeManifest(store, raw, func(p v1.Descriptor, d protocol.Digest) error {
 		if _, _, err := store.Size(d); err == nil {

@@ -318,6 +318,24 @@ type Limits struct {
 	Age time.Duration
 	// Bytes is how large all images together may be; what was used last stays.
 	Bytes int64
+	// Fresh keeps what was used no longer ago, whatever it takes: a container may be about
+	// to be made of it.
+	Fresh time.Duration
+}
+
+// Collect prunes at each tick until ctx ends, and tells what came of it.
+func (s *Store) Collect(ctx context.Context, l Limits, ticks <-chan time.Time, told func(gone []Record, freed int64, err error)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks:
+		}
+		gone, freed, err := s.Prune(ctx, l)
+		if ctx.Err() == nil {
+			told(gone, freed, err)
+		}
+	}
 }
 
 // Prune removes the images that exceed limits, and what is left of pulls that were not gone
@@ -344,13 +362,20 @@ func (s *Store) Prune(ctx context.Context, l Limits) (gone []Record, freed int64
 	return gone, freed, err
 }
 
-// excess are the images that exceed limits.
+// excess are the images that exceed limits. What was made on a host stays: no server has
+// it. So does what a clock that has jumped dates in the future.
 func excess(all []Record, l Limits, now time.Time) (gone []Record) {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b Record) int { return b.Used.Compare(a.Used) })
 	var total int64
 	for _, r := range all {
+		if container.IsLocalImage(r.Reference) {
+			continue
+		}
 		total += r.Bytes
+		if l.Fresh > 0 && now.Sub(r.Used) <= l.Fresh {
+			continue
+		}
 		if l.Age > 0 && now.Sub(r.Used) > l.Age || l.Bytes > 0 && total > l.Bytes {
 			gone = append(gone, r)
 			total -= r.Bytes

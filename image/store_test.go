@@ -374,6 +374,7 @@ func TestPrune(t *testing.T) {
 		gone   []string
 	}{
 		{image.Limits{}, nil},
+		{image.Limits{Age: time.Minute, Bytes: 1, Fresh: 4 * time.Hour}, nil}, // a container may be about to be made
 		{image.Limits{Age: 2*time.Hour + time.Minute}, refs[:1]},
 		{image.Limits{Age: time.Hour * 24, Bytes: all[2].Bytes}, refs[1:2]},
 		{image.Limits{Bytes: 1}, refs[2:]},

@@ -197,8 +197,17 @@ func (i promoting) Kept(ctx context.Context, reference string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	kept, err := d.kept()
+	if err == nil && kept == nil {
+		err = fmt.Errorf("%w: the image %s was not made of a container, so nothing says how one of it is kept; create one: hostler ct create", container.ErrUnsupported, reference)
+	}
+	return kept, err
+}
+
+// kept is what a promotion has written down in an image; nil if it was none.
+func (d imageDetails) kept() ([]byte, error) {
 	if d.Labels[labelKept] == "" {
-		return nil, fmt.Errorf("%w: the image %s was not made of a container, so nothing says how one of it is kept; create one: hostler ct create", container.ErrUnsupported, reference)
+		return nil, nil
 	}
 	return base64.RawURLEncoding.DecodeString(d.Labels[labelKept])
 }

@@ -16,7 +16,7 @@ const (
 	kindHostAttach      protocol.Kind = "host.attach"
 	kindContainerAttach protocol.Kind = "container.attach"
 	kindFence           protocol.Kind = "container.fence"
-	kindImport          protocol.Kind = "template.import"
+	kindImport          protocol.Kind = "template.import" // what policies call image.import-unsigned that are older than it
 	kindBuild           protocol.Kind = "template.build"
 	kindRestore         protocol.Kind = "backup.restore"
 	kindStateRestore    protocol.Kind = "agent.restore"
@@ -52,7 +52,7 @@ var powers = []power{
 	{"files fetched from containers outside allowed paths", []protocol.Kind{protocol.KindContainerPull}, byPath},
 	{"new containers, which can be privileged, mount the host's directories and bring hooks and raw keys", []protocol.Kind{protocol.KindCreate, protocol.KindClone}, byNothing},
 	{"the configuration of containers: privileges, host mounts, hooks and raw keys", []protocol.Kind{protocol.KindConfig, protocol.KindSet}, byNothing},
-	{"unsigned imports, whose content runs as root", []protocol.Kind{kindImport, kindBuild, kindRestore, protocol.KindRestore, protocol.KindDemote}, byNothing},
+	{"unsigned imports, whose content runs as root", []protocol.Kind{protocol.KindImageImportUnsigned, kindImport, kindBuild, kindRestore, protocol.KindRestore, protocol.KindDemote}, byNothing},
 	{"the policy itself", []protocol.Kind{protocol.KindPolicySet}, byNothing},
 	{"the agent's own program and state", []protocol.Kind{protocol.KindHostUpgrade, kindStateRestore}, byNothing},
 	{"the network of the host, and so the servers that it trusts", []protocol.Kind{kindNetwork}, byNothing},

@@ -247,7 +247,7 @@ func TestEveryHoleIsRefused(t *testing.T) {
 		"clones of them":                {"kinds = ['container.clone']", "container.clone"},
 		"hooks and raw keys":            {"kinds = ['container.config']", "container.config"},
 		"settings of containers":        {"kinds = ['container.set']", "container.set"},
-		"unsigned imports":              {"kinds = ['template.import']", "template.import"},
+		"unsigned imports":              {"kinds = ['image.import-unsigned']", "image.import-unsigned"},
 		"builds":                        {"kinds = ['template.build']", "template.build"},
 		"restored backups":              {"kinds = ['backup.restore']", "backup.restore"},
 		"the policy":                    {"kinds = ['policy.set']", "policy.set"},

@@ -47,8 +47,9 @@ func (h Host) imagePrinters(runtimes []container.Runtime) (map[protocol.Kind][]s
 	all := make(map[protocol.Kind][]string)
 	for kind, verb := range map[protocol.Kind]string{
 		protocol.KindImageList: "ls", protocol.KindImagePull: "pull", protocol.KindImageRemove: "rm", protocol.KindImagePrune: "prune",
+		protocol.KindImageExport: "export", protocol.KindImageImport: "import", protocol.KindImageImportUnsigned: "import-unsigned",
 	} {
-		all[kind] = []string{"images", verb, "--setup=" + string(raw)}
+		all[kind] = []string{"images", verb, "--state-dir=" + h.State, "--setup=" + string(raw)}
 	}
 	return all, nil
 }
@@ -58,23 +59,28 @@ func (h Host) imagePrinters(runtimes []container.Runtime) (map[protocol.Kind][]s
 type images struct {
 	lxc    *image.Store
 	podman *podman.Runtime
+	max    int64 // bytes of an image
+	raw    io.Writer
 	out    *json.Encoder
 	notes  io.Writer
+
+	signing Signing
 }
 
 // imageOptions are what the kinds say.
 type imageOptions struct {
-	setup, image, runtime string
-	older                 time.Duration
-	keep                  int64
+	setup, state, image, runtime string
+	older                        time.Duration
+	keep                         int64
 }
 
 // imagesCommand is run by the agent itself, under a supervisor.
 func (c Config) imagesCommand() *cobra.Command {
-	cmd := daemon.Group("images", "For the agent alone", "images needs ls, pull, rm or prune")
+	cmd := daemon.Group("images", "For the agent alone", "images needs ls, pull, export, import, rm or prune")
 	cmd.Hidden = true
 	for verb, do := range map[string]func(context.Context, *images, imageOptions) error{
 		"ls": listImages, "pull": pullImage, "rm": removeImage, "prune": pruneImages,
+		"export": exportImage, "import": importImage, "import-unsigned": importImage,
 	} {
 		var o imageOptions
 		sub := &cobra.Command{
@@ -84,12 +90,19 @@ func (c Config) imagesCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				i.out, i.notes = json.NewEncoder(cmd.OutOrStdout()), cmd.ErrOrStderr()
+				i.raw, i.notes = cmd.OutOrStdout(), cmd.ErrOrStderr()
+				i.out = json.NewEncoder(i.raw)
+				if o.state != "" {
+					if i.signing, err = c.Signing(o.state); err != nil {
+						return err
+					}
+				}
 				return do(cmd.Context(), i, o)
 			},
 		}
 		f := sub.Flags()
 		f.StringVar(&o.setup, "setup", "", "where images are, as JSON")
+		f.StringVar(&o.state, "state-dir", "", "the agent's directory")
 		f.StringVar(&o.image, "image", "", "the image")
 		f.StringVar(&o.runtime, "runtime", "", "lxc or podman")
 		f.DurationVar(&o.older, "older", 0, "not used for longer")
@@ -104,7 +117,7 @@ func (c Config) openImages(o imageOptions) (i *images, err error) {
 	if err := json.Unmarshal([]byte(o.setup), &s); err != nil {
 		return nil, daemon.Usage(err)
 	}
-	i = new(images)
+	i = &images{max: s.MaxBytes}
 	if s.Dir != "" && o.runtime != string(container.KindPodman) {
 		if i.lxc, err = image.Open(image.Config{Dir: s.Dir, Registries: s.Registries, MaxBytes: s.MaxBytes}); err != nil {
 			return nil, err

@@ -90,6 +90,8 @@ type imagesConfig struct {
 	Servers  []string `toml:"servers" takes:"reload" does:"The image servers for LXC, each NAME=URL, so that NAME:debian/12 is an image of it. They speak simplestreams. One without https has to be among images.insecure."`
 	Logins   []string `toml:"logins" takes:"reload" does:"Who the host is to registries and mirrors that ask, each REGISTRY=FILE. The file, which root alone should read, holds USER:PASSWORD."`
 	MaxGiB   int      `toml:"max_gib" takes:"reload" unit:"GiB" does:"How large an image may be, as its registry has it. A larger one is refused before anything of it is fetched."`
+	KeepGiB  int      `toml:"keep_gib" takes:"reload" unit:"GiB" does:"How much of the disk images for LXC may take together. Those that were used longest ago are removed first; what was used within an hour stays, and so does what was made on a host, for no server has it. Containers need no image once they are made. 0 is no limit."`
+	KeepDays int      `toml:"keep_days" takes:"reload" unit:"days" does:"For how long an image for LXC is kept after a container was made of it last. 0 is no limit."`
 }
 
 // autoPool has the host choose the IPv6 network of its bridge.
@@ -178,7 +180,7 @@ func defaults() (config, error) {
 		Sessions: sessionsConfig{Parallel: 16, RecordMiB: 32, Unrecorded: unrecordedContinue},
 		LXC:      lxcConfig{Path: "/var/lib/lxc", Helper: beside("hostler-lxc"), FirstID: lxc.DefaultIDs.First, IDs: lxc.DefaultIDs.Count},
 		Podman:   podmanConfig{Use: podmanAuto, Socket: "/run/podman/podman.sock", FirstID: podman.DefaultIDs.First, IDs: podman.DefaultIDs.Count},
-		Images:   imagesConfig{MaxGiB: 64, Servers: []string{"images=https://images.linuxcontainers.org"}},
+		Images:   imagesConfig{MaxGiB: 64, KeepGiB: 64, KeepDays: 90, Servers: []string{"images=https://images.linuxcontainers.org"}},
 		Unique:   uniqueConfig{Pausable: pausableAuto},
 		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24"},
 		Metrics:  metricsConfig{MiB: metrics.DefaultLimit >> 20, Influx: influxConfig{API: string(influx.APIModern), Bucket: "hostler", Seconds: 60, SpoolMiB: 64}},
@@ -243,6 +245,9 @@ func (c *config) check() error {
 	}
 	if c.Images.MaxGiB < 1 {
 		return fmt.Errorf("images.max_gib = %d: want 1 at least", c.Images.MaxGiB)
+	}
+	if c.Images.KeepGiB < 0 || c.Images.KeepDays < 0 {
+		return fmt.Errorf("images.keep_gib = %d, images.keep_days = %d: want 0, which is no limit, or more", c.Images.KeepGiB, c.Images.KeepDays)
 	}
 	if err := c.Images.registries().Check(); err != nil {
 		return err

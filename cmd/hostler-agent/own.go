@@ -37,6 +37,7 @@ func ownCommands(configured loader) hostcmd.Config {
 			b, err := state(dir).openBackups()
 			return b, state(dir).locks(), err
 		},
+		Signing: func(dir string) (hostcmd.Signing, error) { return state(dir).signing() },
 		Podman: func(socket string) (*podman.Runtime, error) {
 			self, err := thisProgram()
 			if err != nil {

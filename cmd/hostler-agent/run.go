@@ -265,6 +265,7 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	}
 	others.Go(func() error { return daemon.Tidy(beside) })
 	others.Go(func() error { n.sweepLeaves(beside); return nil })
+	others.Go(func() error { n.collectImages(beside); return nil })
 	g.Go(func() error { // what runs beside the agent must not end before it
 		select {
 		case <-beside.Done():

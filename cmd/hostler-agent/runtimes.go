@@ -40,8 +40,13 @@ func openRuntimes(ctx context.Context, s state, c config, log *slog.Logger) (all
 	return all, missing, nil
 }
 
+// openImages opens the images of LXC.
+func (c config) openImages(s state) (*image.Store, error) {
+	return image.Open(image.Config{Dir: s.images(), Registries: c.Images.registries(), MaxBytes: int64(c.Images.MaxGiB) << 30})
+}
+
 func openLXC(ctx context.Context, s state, c config, log *slog.Logger) (container.Runtime, error) {
-	images, err := image.Open(image.Config{Dir: s.images(), Registries: c.Images.registries(), MaxBytes: int64(c.Images.MaxGiB) << 30})
+	images, err := c.openImages(s)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/protocol/data"
 	"github.com/hostler-io/hostler/protocol/setting"
 )
 
@@ -45,6 +46,26 @@ func (a *ImageRemove) Check() error { return checkImage(a.Image) }
 // Flags returns the options of the command.
 func (a *ImageRemove) Flags() []string {
 	return []string{"--image=" + a.Image, "--runtime=" + a.Runtime}
+}
+
+// ImageImport says for which runtime an archive is imported.
+type ImageImport struct {
+	Runtime string `json:"runtime,omitzero" enum:"lxc,podman" doc:"For lxc or podman. The default is the one that it was exported from."`
+}
+
+// Flags returns the options of the command.
+func (a *ImageImport) Flags() []string { return []string{"--runtime=" + a.Runtime} }
+
+// ImageImportUnsigned says by which name an image is taken of which nothing shows who made
+// it: what its archive calls it is not believed.
+type ImageImportUnsigned struct {
+	data.NewImage
+	Runtime string `json:"runtime,omitzero" enum:"lxc,podman" doc:"For lxc or podman. The default is lxc, where there is LXC."`
+}
+
+// Flags returns the options of the command.
+func (a *ImageImportUnsigned) Flags() []string {
+	return []string{"--image=" + a.Reference(), "--runtime=" + a.Runtime}
 }
 
 // ImagePrune says which images may go.

@@ -24,7 +24,7 @@ type commands struct{ *dispatch.Dispatcher }
 func Command(d *dispatch.Dispatcher) *cobra.Command {
 	a := &commands{d}
 	cmd := term.Group("image", "The images that containers are made from")
-	cmd.AddCommand(a.listCommand(), a.showCommand(), a.pullCommand(), a.promoteCommand(), a.demoteCommand(), a.removeCommand(), a.pruneCommand())
+	cmd.AddCommand(a.listCommand(), a.showCommand(), a.pullCommand(), a.promoteCommand(), a.demoteCommand(), a.exportCommand(), a.importCommand(), a.copyCommand(), a.removeCommand(), a.pruneCommand())
 	return cmd
 }
 
