@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"os/user"
 	"strconv"
@@ -248,6 +249,10 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	if err != nil {
 		return err
 	}
+	reached, err := n.listen(ctx)
+	if err != nil {
+		return errors.Join(err, socket.Close())
+	}
 	// The agent says goodbye over the connections, so they end after it.
 	beside, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	g, inner := errgroup.WithContext(ctx)
@@ -256,6 +261,9 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	g.Go(func() error { return n.reload.await(inner) })
 	g.Go(func() error { return n.awaitSwap(inner) })
 	others.Go(func() error { return local.Serve(beside, socket, handler) })
+	if reached != nil {
+		others.Go(func() error { return local.Serve(beside, reached, local.Reachable(handler)) })
+	}
 	if n.member != nil {
 		others.Go(func() error { return n.bulk.Run(beside, mqtt.Opening(n.agent.BulkSession())) })
 		others.Go(func() error { return n.member.upkeep(beside) })
@@ -284,6 +292,23 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 		err = errors.Join(err, failed)
 	}
 	return err
+}
+
+// listen opens the listener for other machines, nil if there is to be none.
+func (n *node) listen(ctx context.Context) (net.Listener, error) {
+	switch {
+	case n.config.HTTP.Listen == "":
+		return nil, nil
+	case n.member == nil:
+		n.log.Info("http.listen is not served before the host has joined a fleet, which certifies who may ask")
+		return nil, nil
+	}
+	l, err := local.ListenTLS(ctx, n.config.HTTP.Listen, n.member.reached())
+	if err != nil {
+		return nil, fmt.Errorf("http.listen: %w", err)
+	}
+	n.log.Info("other machines may ask", "address", l.Addr().String())
+	return l, nil
 }
 
 // sweepLeaves removes the control groups of commands of which kills have left nothing
