@@ -220,7 +220,7 @@ func (n *node) join(ctx context.Context, cfg *agent.Config) error {
 	if err != nil {
 		return err
 	}
-	cfg.Link, cfg.Bulk, n.bulk = l, bulk, bulk
+	cfg.Link, cfg.Bulk, n.bulk, cfg.Spread = l, bulk, bulk, l.Spread
 	n.guarded(ctx, cfg)
 	return nil
 }
