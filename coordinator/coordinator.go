@@ -296,7 +296,7 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 			return fmt.Errorf("the fences: %w", err)
 		}
 		members := 0
-		defer func() { c.hosts.Expect(members) }()
+		defer func() { hostlink.Expect(c.hosts, members) }()
 		return core.EachHost(tx, func(h core.Host) error {
 			if h.State == core.HostApproved {
 				members++

@@ -81,16 +81,17 @@ func run(ctx context.Context, again loader, configured []string, log *slog.Logge
 
 // node is everything of one agent.
 type node struct {
-	state  state
-	config config
-	reload *reloading
-	log    *slog.Logger
-	record join.Record
-	member *membership // nil without a fleet
-	bulk   *mqtt.Bulk  // likewise
-	agent  *agent.Agent
-	meter  *meter
-	swap   chan struct{} // the release that is staged is to be tried or put in place
+	state   state
+	config  config
+	reload  *reloading
+	log     *slog.Logger
+	record  join.Record
+	member  *membership // nil without a fleet
+	bulk    *mqtt.Bulk  // likewise
+	agent   *agent.Agent
+	meter   *meter
+	machine *machine
+	swap    chan struct{} // the release that is staged is to be tried or put in place
 }
 
 // once wires one agent and runs it to its end.
@@ -170,7 +171,8 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	if cfg.Payloads, err = s.openPayloads(); err != nil {
 		return err
 	}
-	cfg.HostInfo = newMachine(c.StateDir, unsupported).info
+	n.machine = newMachine(c.StateDir, unsupported)
+	cfg.HostInfo = n.machine.info
 	cfg.Policies.Local, cfg.Policies.Broken = localPolicy(c.Policy, host, c.own())
 	cfg.Policies.Own = c.own()
 	if err := n.join(ctx, &cfg); err != nil {
@@ -273,6 +275,9 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	}
 	others.Go(func() error { return daemon.Tidy(beside) })
 	others.Go(func() error { n.sweepLeaves(beside); return nil })
+	others.Go(func() error {
+		return n.machine.watch(beside, func(ctx context.Context) error { return agent.HostChanged(ctx, n.agent) }, n.log)
+	})
 	g.Go(func() error { // what runs beside the agent must not end before it
 		select {
 		case <-beside.Done():

@@ -146,7 +146,7 @@ type Conversations struct {
 }
 
 // Expect says how many hosts are members. It is called once, before anything is said.
-func (c *Conversations) Expect(hosts int) { c.expected = hosts }
+func Expect(c *Conversations, hosts int) { c.expected = hosts }
 
 // window is the reconnect window for as many hosts as there are.
 func (c *Conversations) window() time.Duration {
