@@ -119,6 +119,13 @@ func (a *Agent) Trigger(ctx context.Context) error {
 	return err
 }
 
+// HostChanged tells that something about the host has changed, such as an address: the next
+// heartbeat looks at it, soon.
+func HostChanged(ctx context.Context, a *Agent) error {
+	_, err := loop.Ask(ctx, a.loop, func() (struct{}, error) { a.hostChanged(); return struct{}{}, nil })
+	return err
+}
+
 // Sleep tells the coordinator that the host will be silent for a time, because it
 // sleeps; none takes that back. An agent that ends forgets it, the coordinator does not.
 func Sleep(a *Agent, d time.Duration) {

@@ -123,6 +123,9 @@ type Config struct {
 	// Boot names the present boot: boot id and start time of process 1.
 	// Required.
 	Boot string
+	// Spread takes the reconnect window that the coordinator announces. Default: the Link
+	// connects again as it likes.
+	Spread func(time.Duration)
 	// Features are words for the hello: lxc, podman, cgroup2.
 	Features []string
 
@@ -185,6 +188,9 @@ func (c Config) withDefaults() Config {
 		c.HostInfo = func() protocol.HostInfo { return protocol.HostInfo{Hostname: string(c.Host)} }
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Spread != nil {
+		c.Features = append(slices.Clone(c.Features), protocol.FeatureSpread)
+	}
 	c.Features = slices.Compact(slices.Sorted(slices.Values(c.Features)))
 	c.SelfFence = cmp.Or(c.SelfFence, "none")
 	c.HostRuns = cmp.Or(c.HostRuns, 16)

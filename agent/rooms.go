@@ -69,7 +69,7 @@ func (a *Agent) furnish() {
 	a.uplink = uplink.New(uplink.Config{
 		Host: a.wire, Numbers: a.numbers, Traffic: a.traffic, Link: cfg.Link, Trust: cfg.Trust, Lease: a.lease, Loop: a.loop,
 		Queue: cfg.Queue, Actions: a.actions, Relay: a.relay, Report: a.report, Policy: a.rights.Told, Rules: a.ruling.take, Raise: a.raise, Heard: func() { containers.Heard(a.containers) },
-		Boot: cfg.Boot, SelfFence: cfg.SelfFence, Features: cfg.Features, QuietEvery: cfg.CheckEvery, Log: cfg.Log,
+		Boot: cfg.Boot, SelfFence: cfg.SelfFence, Features: cfg.Features, Spread: cfg.Spread, QuietEvery: cfg.CheckEvery, Log: cfg.Log,
 	})
 }
 

@@ -26,7 +26,7 @@ type Host struct {
 	Labels       []string   `json:"labels" example:"[\"site=lab\"]" doc:"Labels, each NAME=VALUE, sorted"`
 	SeenAt       *time.Time `json:"seen_at,omitempty" doc:"When the host was last heard of"`
 	ApprovedAt   time.Time  `json:"approved_at" doc:"When the host was approved"`
-	ApprovedBy   string     `json:"approved_by" doc:"The person who approved it"`
+	ApprovedBy   string     `json:"approved_by" doc:"The person who approved it, or rule: and the name of the rule"`
 	RevokedAt    *time.Time `json:"revoked_at,omitempty" doc:"When the host was revoked"`
 	Reason       string     `json:"reason,omitempty" doc:"Why it was revoked"`
 
@@ -361,6 +361,28 @@ type NewInvite struct {
 	Labels []string `json:"labels,omitempty" example:"[\"site=lab\"]" doc:"Labels that the host gets, each NAME=VALUE"`
 }
 
+// AutoRule approves hosts in the place of a person.
+type AutoRule struct {
+	Name      string    `json:"name" doc:"The name of the rule, which no other has"`
+	Selector  string    `json:"selector" doc:"The labels that the invite of a host must have"`
+	Subnets   []string  `json:"subnets" doc:"The networks from which a host must ask; empty: any"`
+	Count     int       `json:"count" doc:"How many hosts it may approve"`
+	Approved  int       `json:"approved" doc:"How many it has approved since it was set"`
+	State     string    `json:"state" enum:"open,used up,expired" doc:"Whether it approves hosts"`
+	ExpiresAt time.Time `json:"expires_at" doc:"Until when it approves hosts"`
+	SetBy     string    `json:"set_by" doc:"Who set it"`
+	SetAt     time.Time `json:"set_at" doc:"When"`
+}
+
+// NewAutoRule says which hosts are approved without a person. Everything is needed but
+// the networks.
+type NewAutoRule struct {
+	Selector string   `json:"selector" maxLength:"1024" example:"site=lab,tier!=db" doc:"The labels that the invite of a host must have; at least one must be there"`
+	Subnets  []string `json:"subnets,omitempty" maxItems:"32" example:"[\"10.1.0.0/16\"]" doc:"The networks from which a host must ask, by the address that the coordinator sees; left out: any"`
+	Count    int      `json:"count" minimum:"1" maximum:"10000" example:"20" doc:"How many hosts it may approve"`
+	TTL      string   `json:"ttl" example:"8h" doc:"For how long it approves hosts, at most 90d"`
+}
+
 // Replace asks for another machine in the place of a host's.
 type Replace struct {
 	TTL    string `json:"ttl" example:"1h" doc:"How long the code for the new machine can be used"`
@@ -404,7 +426,7 @@ type Enrolment struct {
 	Labels    []string   `json:"labels" doc:"The labels of the invite"`
 	CreatedAt time.Time  `json:"created_at" doc:"When the host asked"`
 	DecidedAt *time.Time `json:"decided_at,omitempty" doc:"When a person decided"`
-	DecidedBy string     `json:"decided_by,omitempty" doc:"The person who decided"`
+	DecidedBy string     `json:"decided_by,omitempty" doc:"The person who decided, or rule: and the name of the rule"`
 }
 
 // Decision approves or denies an enrolment. Words, if given, must be those of

@@ -117,6 +117,9 @@ type Config struct {
 	// Rand is the source of challenges, secrets and ids.
 	Rand io.Reader
 	Log  *slog.Logger // default: discarded
+	// Window is the reconnect window for so many hosts: over which time they come back
+	// when the broker closes their connections. Default: none.
+	Window func(hosts int) time.Duration
 }
 
 func (c *Config) validate() error {
@@ -269,7 +272,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.hosts.Join(hostlink.Config{
 		Standing: c.members, Output: c.relay.Output, Evidence: c.recovery, Questions: c.recovery,
 		Approvals: c.approvals, Policies: c.rules, Rules: c.alerts, Grants: c.workloads, Acked: c.relay.Terminals.Acked, Input: c.relay.Input.Credit,
-		Told: c.explain.Heard, NewestSeal: c.journal.NewestSeal, Start: c.workers.Start,
+		Told: c.explain.Heard, NewestSeal: c.journal.NewestSeal, Window: cfg.Window, Start: c.workers.Start,
 	})
 	if err := c.loadHosts(ctx); err != nil {
 		return nil, fmt.Errorf("load the hosts: %w", err)
@@ -292,7 +295,12 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 		if err := c.fencing.Load(tx); err != nil {
 			return fmt.Errorf("the fences: %w", err)
 		}
+		members := 0
+		defer func() { hostlink.Expect(c.hosts, members) }()
 		return core.EachHost(tx, func(h core.Host) error {
+			if h.State == core.HostApproved {
+				members++
+			}
 			if err := c.members.LoadHost(h); err != nil {
 				return err
 			}

@@ -35,7 +35,7 @@ func offer(t *testing.T, f *coordtest.Fleet, id protocol.HostID, code string, sp
 	if spoil != nil {
 		spoil(&r)
 	}
-	_, err = f.Coordinator().Members().OfferEnrolment(t.Context(), r)
+	_, err = f.Coordinator().Members().OfferEnrolment(t.Context(), coordtest.Address, r)
 	return err
 }
 
@@ -264,5 +264,5 @@ func claim(t *testing.T, f *coordtest.Fleet, id, key protocol.HostID, code strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.Coordinator().Members().OfferEnrolment(t.Context(), r)
+	return f.Coordinator().Members().OfferEnrolment(t.Context(), coordtest.Address, r)
 }

@@ -46,6 +46,20 @@ func rulePoints(t *testing.T) {
 			return err
 		})
 	}
+	admit := func(t *testing.T) {
+		t.Helper()
+		seconds++
+		want := api.NewAutoRule{Selector: "site=lab", Count: seconds, TTL: "1h"}
+		c.insist(t, "set a rule that approves hosts", func(ctx context.Context) error { return c.api.Put(ctx, "/v1/auto-approve-rules/lab", want, nil) })
+		c.insist(t, "the rule is there", func(ctx context.Context) error {
+			var all []api.AutoRule
+			err := c.api.Get(ctx, "/v1/auto-approve-rules", nil, &all)
+			if err == nil && (len(all) != 1 || all[0].Count != seconds) {
+				err = fmt.Errorf("the rules are %+v", all)
+			}
+			return err
+		})
+	}
 	// No report follows rules, so what the host acknowledges of them is freed by itself (C14).
-	c.strikes(t, strike{"C25", c.head, set}, strike{"C26", c.head, set}, strike{"C14", c.head, set}, strike{"A16", l.victim, set}, strike{"C29", c.head, mute})
+	c.strikes(t, strike{"C25", c.head, set}, strike{"C26", c.head, set}, strike{"C14", c.head, set}, strike{"A16", l.victim, set}, strike{"C29", c.head, mute}, strike{"C30", c.head, admit})
 }

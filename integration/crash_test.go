@@ -63,7 +63,7 @@ func groups() []group {
 		{"replacement", []failpoint.Step{"C24"}, replacementPoints},
 		{"backups", []failpoint.Step{"S44"}, backupPoints},
 		{"podman", []failpoint.Step{"A7", "S41", "S42", "S43", "S51", "S52"}, podmanPoints},
-		{"rules", []failpoint.Step{"A16", "C14", "C25", "C26", "C29"}, rulePoints},
+		{"rules", []failpoint.Step{"A16", "C14", "C25", "C26", "C29", "C30"}, rulePoints},
 		{"notifications", []failpoint.Step{"C27", "C28"}, noticePoints},
 		{"first steps", []failpoint.Step{"C8"}, initPoints},
 		{"recovery", []failpoint.Step{"C31", "C32", "C33", "C34", "C35", "C36"}, recoveryPoints},

@@ -130,6 +130,13 @@ func (c *Collector) container(ct Container, f families, now time.Duration) {
 		c.rate(of(CPU, ""), ns/1e9, 100, now)
 	}
 	c.memory(of, g)
+	events, ok := g.v2("memory.events")
+	if !ok { // version 1 counts what was killed in the group itself, and not in those below
+		events, _ = g.file("memory", "memory.oom_control")
+	}
+	if n, ok := field(events, "oom_kill"); ok {
+		c.grown(of(OOM, ""), n, now)
+	}
 	if n, ok := number(g.v2("pids.current")); ok {
 		c.set(of(Tasks, ""), n)
 	} else if n, ok := number(g.file("pids", "pids.current")); ok {

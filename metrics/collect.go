@@ -108,6 +108,11 @@ func (c *Collector) rate(s Series, count, scale float64, now time.Duration) {
 	}
 }
 
+// grown sets by how much a count has grown since the sample before.
+func (c *Collector) grown(s Series, count float64, now time.Duration) {
+	c.rate(s, count, (now - c.counters[s].at).Seconds(), now)
+}
+
 func (c *Collector) host(now time.Duration) {
 	of := func(m Metric, part string) Series { return Series{Metric: m, Part: part} }
 	if st, err := c.fs.Stat(); err == nil {
@@ -138,6 +143,11 @@ func (c *Collector) host(now time.Duration) {
 	for resource, m := range map[string]Metric{"cpu": WaitCPU, "memory": WaitMemory, "io": WaitIO} {
 		if p, err := c.fs.PSIStatsForResource(resource); err == nil && p.Some != nil {
 			c.rate(of(m, ""), float64(p.Some.Total)/1e6, 100, now)
+		}
+	}
+	if b, err := readSmall(filepath.Join(c.cfg.Proc, "vmstat")); err == nil {
+		if n, ok := field(b, "oom_kill"); ok {
+			c.grown(of(OOM, ""), n, now)
 		}
 	}
 	c.heat()

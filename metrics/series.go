@@ -45,6 +45,7 @@ const (
 	WaitCPU     Metric = "psi_cpu"
 	WaitMemory  Metric = "psi_memory"
 	WaitIO      Metric = "psi_io"
+	OOM         Metric = "oom"
 	Heat        Metric = "temperature"
 	Restarts    Metric = "restarts"
 	QueueAge    Metric = "queue_age"
@@ -99,6 +100,7 @@ var all = []Info{
 	{WaitCPU, Percent, "Time in which some task waited for a processor (PSI).", "", true, true},
 	{WaitMemory, Percent, "Time in which some task waited for memory (PSI).", "", true, true},
 	{WaitIO, Percent, "Time in which some task waited for a disk (PSI).", "", true, true},
+	{OOM, Count, "Processes that the kernel has killed for want of memory since the sample before; those of the host include those of its containers.", "", true, true},
 	{Heat, Celsius, "Temperature of a thermal zone.", "zone", true, false},
 	{Restarts, Count, "How often the container has ended and runs again, within the last hour.", "", false, true},
 	{QueueAge, Seconds, "How long something has waited for the coordinator's receipt; 0 if nothing waits.", "", true, false},

@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -46,17 +47,43 @@ func TestBackoffSpreadsClients(t *testing.T) {
 	}
 }
 
+// TestWindow: the first wait after the broker has closed a connection is drawn from the
+// whole window; the next ones, and those after a line that broke, are not.
+func TestWindow(t *testing.T) {
+	cfg := Config{Addresses: []string{"a"}}.withDefaults()
+	var spread atomic.Int64
+	spread.Store(int64(20 * time.Second))
+	p := newPacer(&cfg)
+	p.spread = &spread
+	p.ended(cfg.StableAfter, true)
+	if d := p.backoff.next(0.75); d != 15*time.Second {
+		t.Errorf("after the broker closed it: %v, want 15s", d)
+	}
+	if d := p.backoff.next(0.5); d > cfg.BackoffBase {
+		t.Errorf("after an attempt that failed: %v, want up to %v", d, cfg.BackoffBase)
+	}
+	p.ended(cfg.StableAfter, false)
+	if d := p.backoff.next(0.75); d != cfg.BackoffBase*3/4 {
+		t.Errorf("after the line broke: %v, want %v", d, cfg.BackoffBase*3/4)
+	}
+	spread.Store(0)
+	p.ended(cfg.StableAfter, true)
+	if d := p.backoff.next(0.75); d != cfg.BackoffBase*3/4 {
+		t.Errorf("without a window: %v, want %v", d, cfg.BackoffBase*3/4)
+	}
+}
+
 func TestStableConnectionResetsTheBackoff(t *testing.T) {
 	cfg := Config{Addresses: []string{"a"}}.withDefaults()
 	p := newPacer(&cfg)
 	for range 10 {
 		p.backoff.next(0)
 	}
-	p.ended(cfg.StableAfter - 1)
+	p.ended(cfg.StableAfter-1, false)
 	if p.backoff.failures != 10 {
 		t.Error("a connection that fell at once counts as a success")
 	}
-	p.ended(cfg.StableAfter)
+	p.ended(cfg.StableAfter, false)
 	if p.backoff.failures != 0 {
 		t.Error("a connection that stayed up does not reset")
 	}

@@ -71,7 +71,7 @@ func (b *Bulk) Run(ctx context.Context, s Opening) error {
 		if err == nil {
 			up := time.Now()
 			err = b.carry(ctx, l)
-			pace.ended(time.Since(up))
+			pace.ended(time.Since(up), false)
 		} else {
 			pace.failed()
 		}

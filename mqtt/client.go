@@ -14,7 +14,14 @@ import (
 type Client struct {
 	cfg     Config
 	current atomic.Pointer[link]
+	spread  atomic.Int64 // ns; see Spread
 }
+
+// Spread says over which time the clients of this broker come back together when it
+// closes their connections, as a broker does that ends: the wait before the first attempt
+// is drawn evenly from it. 0, as in the beginning, waits up to Config.BackoffBase. A line
+// that breaks is another matter, and is dialled again at once.
+func (c *Client) Spread(window time.Duration) { c.spread.Store(int64(max(window, 0))) }
 
 // New returns a Client that is not yet connected.
 func New(cfg Config) (*Client, error) {
@@ -32,6 +39,7 @@ func New(cfg Config) (*Client, error) {
 // running. Only one Run may be active.
 func (c *Client) Run(ctx context.Context, open func(conn uint64) (Opening, error)) error {
 	pace := newPacer(&c.cfg)
+	pace.spread = &c.spread
 	for conn := uint64(1); ; conn++ {
 		session, err := open(conn)
 		if err != nil {
@@ -44,7 +52,7 @@ func (c *Client) Run(ctx context.Context, open func(conn uint64) (Opening, error
 			c.current.Store(l)
 			err = l.serve(ctx)
 			c.current.Store(nil)
-			pace.ended(time.Since(up))
+			pace.ended(time.Since(up), l.conn.closed.Load())
 		} else {
 			pace.failed()
 		}
@@ -76,6 +84,7 @@ type pacer struct {
 	cfg     *Config
 	backoff backoff
 	index   int
+	spread  *atomic.Int64 // nil: none
 }
 
 func newPacer(cfg *Config) *pacer {
@@ -89,10 +98,14 @@ func (p *pacer) address() string {
 // failed notes an attempt that led to nothing: the next address is due.
 func (p *pacer) failed() { p.index++ }
 
-// ended notes a connection that had been up for the given time.
-func (p *pacer) ended(up time.Duration) {
+// ended notes a connection that had been up for the given time. closed tells that the
+// broker has closed it, perhaps together with those of many others.
+func (p *pacer) ended(up time.Duration, closed bool) {
 	if up >= p.cfg.StableAfter {
 		p.backoff.reset()
+	}
+	if closed && p.spread != nil {
+		p.backoff.window = time.Duration(p.spread.Load())
 	}
 }
 
@@ -103,10 +116,16 @@ func (p *pacer) ended(up time.Duration) {
 type backoff struct {
 	base, limit time.Duration
 	failures    int
+	window      time.Duration // of the next wait, in place of base; 0 is none
 }
 
 // next returns the wait after one more failure. draw is in [0, 1).
 func (b *backoff) next(draw float64) time.Duration {
+	if w := b.window; w > 0 {
+		b.window = 0
+		b.failures++
+		return time.Duration(draw * float64(w))
+	}
 	bound := b.base
 	for range b.failures {
 		if bound >= b.limit {

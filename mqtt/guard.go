@@ -2,9 +2,12 @@ package mqtt
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -34,6 +37,7 @@ type guardConn struct {
 	writeTimeout time.Duration // of each piece of a write
 	writing      chan struct{} // held by the one that writes; room for one
 	wide         atomic.Bool   // the line is known to be fast
+	closed       atomic.Bool   // the other end has closed the connection
 
 	// Owned by the reading goroutine.
 	body  int  // bytes of the current packet still to come
@@ -110,6 +114,9 @@ func appendPublish(b []byte, topic string, payload int) []byte {
 
 func (g *guardConn) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		g.closed.Store(true)
+	}
 	if bad := g.scan(p[:n]); bad != nil {
 		return 0, bad
 	}

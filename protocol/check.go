@@ -249,6 +249,9 @@ func (a *Ack) check() error {
 }
 
 func (r *Receipt) check() error {
+	if r.SpreadMS < 0 || r.SpreadMS > MaxSpreadMS {
+		return fmt.Errorf("a reconnect window of %d ms: want up to %d", r.SpreadMS, MaxSpreadMS)
+	}
 	if !r.Answers.valid() || r.Give.IsZero() {
 		return fmt.Errorf("answers or give is missing")
 	}

@@ -316,6 +316,10 @@ type Receipt struct {
 	Want    []string   `json:"want,omitempty"` // "full", "lease"
 	Beat    uint64     `json:"beat,omitzero"`  // the newest heartbeat that is durable here: changes may be against it
 	Credit  []Credit   `json:"credit,omitempty"`
+	// SpreadMS is the reconnect window: over which time the hosts come back when the broker
+	// closes their connections together, milliseconds. It stands in a receipt of a host
+	// with [FeatureSpread], once for each connection.
+	SpreadMS int64 `json:"spread_ms,omitzero"`
 	// Checkpoint is the newest of the coordinator's audit log, for the host to
 	// keep, in the first receipt of a connection and whenever it is another.
 	Checkpoint []byte `json:"checkpoint,omitempty"`
@@ -323,6 +327,13 @@ type Receipt struct {
 	// a host that stands before it, or elsewhere, has gone back.
 	Audit Position `json:"audit,omitzero"`
 }
+
+// FeatureSpread is the word of a host that spreads its attempts to connect, and MaxSpreadMS
+// the longest reconnect window.
+const (
+	FeatureSpread = "spread"
+	MaxSpreadMS   = 10 * 60 * 1000 // milliseconds
+)
 
 // WantFull asks for a full heartbeat, WantLease for a lease now.
 const (

@@ -135,7 +135,7 @@ func stateSamples() []sample {
 		{name: "receipt", typ: protocol.TypeReceipt, from: "coordinator", decode: func() any { return new(protocol.Receipt) },
 			body: &protocol.Receipt{Header: down(protocol.TypeReceipt, 8), Answers: heard, Give: nonce(1),
 				Have: []protocol.Position{position(hostStore, protocol.StreamReport, 12)}, Sent: []protocol.Position{position(coStore, protocol.StreamOrder, 5)},
-				Want: []string{protocol.WantFull, protocol.WantLease}, Beat: 1, Credit: []protocol.Credit{{Action: anAction, Attempt: 1, FD: protocol.Stdout, Offset: 4096, Window: 1 << 20}},
+				Want: []string{protocol.WantFull, protocol.WantLease}, Beat: 1, SpreadMS: 20_000, Credit: []protocol.Credit{{Action: anAction, Attempt: 1, FD: protocol.Stdout, Offset: 4096, Window: 1 << 20}},
 				Checkpoint: sealedCheckpoint(), Audit: position(hostStore, protocol.StreamAudit, 33)}},
 		{name: "coordinator", typ: protocol.TypeCoordinator, from: "coordinator", body: &protocol.CoordinatorState{Header: everybody, Online: true}, decode: func() any { return new(protocol.CoordinatorState) }},
 	}

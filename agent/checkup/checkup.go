@@ -22,7 +22,8 @@ type Config struct {
 	Dirs []Dir
 	// Needs are parts that the host may lack.
 	Needs []Need
-	// Addresses are those of the coordinator; none on a host without a fleet.
+	// Addresses are those of the coordinator, and the own one that others may ask; none on
+	// a host without a fleet.
 	Addresses []Address
 	// Certificate is when the certificate of the host ends; zero without a fleet.
 	Certificate time.Time
@@ -56,6 +57,8 @@ type Need struct {
 type Address struct {
 	// Name says of what it is the address: API or broker.
 	Name, Address string
+	// Own tells that this host listens there, and not the coordinator.
+	Own bool
 	// Try connects and looks at the certificate.
 	Try func(context.Context, string) error
 }
@@ -179,6 +182,10 @@ func (r *report) reach(ctx context.Context, all []Address) {
 		result := api.FindingFailed
 		if reached[a.Name] { // by another address
 			result = api.FindingWarning
+		}
+		if a.Own {
+			r.note(a.Name+" "+a.Address, api.FindingWarning, problems[i], "journalctl -u hostler-agent | grep http.listen    # why it is not served")
+			continue
 		}
 		r.note(a.Name+" "+a.Address, result, problems[i], "a firewall, or a name that this host resolves otherwise? The coordinator's settings http.addresses and mqtt.addresses say what hosts dial")
 	}

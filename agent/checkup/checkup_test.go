@@ -34,12 +34,14 @@ func TestRun(t *testing.T) {
 		"clock":         {func(c *Config) { c.Synced = func() (bool, error) { return false, nil } }, []string{"warning clock: nothing keeps the clock right"}},
 		"unknown clock": {func(c *Config) { c.Synced = func() (bool, error) { return false, refused } }, []string{"warning clock: connection refused"}},
 		"one of two addresses": {
-			func(c *Config) { c.Addresses = append(c.Addresses, Address{"broker", "b:8883", try(refused)}) },
+			func(c *Config) {
+				c.Addresses = append(c.Addresses, Address{Name: "broker", Address: "b:8883", Try: try(refused)})
+			},
 			[]string{"warning broker b:8883: connection refused"},
 		},
 		"no address": {
 			func(c *Config) {
-				c.Addresses = []Address{{"broker", "b:8883", try(refused)}, {"API", "a:8443", try(nil)}}
+				c.Addresses = []Address{{Name: "broker", Address: "b:8883", Try: try(refused)}, {Name: "API", Address: "a:8443", Try: try(nil)}}
 			},
 			[]string{"failed broker b:8883: connection refused"},
 		},
@@ -52,7 +54,7 @@ func TestRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{
-				Needs: []Need{{Name: "lxc"}}, Addresses: []Address{{"broker", "a:8883", try(nil)}}, Certificate: now.Add(leastLife),
+				Needs: []Need{{Name: "lxc"}}, Addresses: []Address{{Name: "broker", Address: "a:8883", Try: try(nil)}}, Certificate: now.Add(leastLife),
 				Memory: func(context.Context) error { return nil }, Left: func(context.Context) (int, error) { return 0, nil },
 				Synced: func() (bool, error) { return true, nil }, Now: func() time.Time { return now },
 			}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -312,7 +313,7 @@ func prove(t testing.TB, d *desk, n *network, code enrol.JoinCode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.coord.Members().OfferEnrolment(t.Context(), q); !strings.Contains(err.Error(), enrol.ErrProof.Error()) {
+	if _, err := d.coord.Members().OfferEnrolment(t.Context(), netip.MustParseAddr("192.0.2.20"), q); !strings.Contains(err.Error(), enrol.ErrProof.Error()) {
 		t.Fatalf("a wrong proof gives %v", err)
 	}
 }

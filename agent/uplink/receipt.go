@@ -92,6 +92,9 @@ func (u *Uplink) receipt(r *protocol.Receipt, raw []byte) {
 	if slices.Contains(r.Want, protocol.WantFull) {
 		u.HeartbeatNow()
 	}
+	if r.SpreadMS > 0 && u.cfg.Spread != nil {
+		u.cfg.Spread(time.Duration(r.SpreadMS) * time.Millisecond)
+	}
 	for _, c := range r.Credit {
 		u.cfg.Relay.Credit(c)
 	}

@@ -105,6 +105,8 @@ type Config struct {
 	Rules func(protocol.AlertRules)
 	// Raise makes a change of an alert durable.
 	Raise func(protocol.Alert)
+	// Spread takes the reconnect window of the coordinator; nil if nothing connects by it.
+	Spread func(time.Duration)
 	// Heard is called at each receipt of the coordinator.
 	Heard func()
 	Boot  string

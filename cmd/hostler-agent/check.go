@@ -67,6 +67,9 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 		}
 		_, cfg.Certificate = m.validity()
 		cfg.Addresses = addressesOf(rec, m, member)
+		if c.HTTP.Listen != "" {
+			cfg.Addresses = append(cfg.Addresses, ownListener(c.HTTP.Listen))
+		}
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "restore " + s.membership() + ", or join again: hostler-agent leave"})
 	}

@@ -27,6 +27,7 @@ type config struct {
 	StateDir string         `toml:"state_dir" takes:"restart" does:"The directory of keys, of the agent's memory, and of the output of commands. Only the agent may read it."`
 	Socket   string         `toml:"socket" takes:"reload" does:"Where the people of the host speak to the agent: root, and the group hostler if there is one."`
 	Policy   string         `toml:"policy" takes:"reload" does:"Root's own file of which action needs whose approval on this host. If it is there, it is in force over every policy that is signed."`
+	HTTP     httpConfig     `toml:"http"`
 	Commands commandsConfig `toml:"commands"`
 	Sessions sessionsConfig `toml:"sessions"`
 	LXC      lxcConfig      `toml:"lxc"`
@@ -221,6 +222,9 @@ func (c *config) check() error {
 		if !filepath.IsAbs(s[1]) {
 			return fmt.Errorf("%s: %q is not an absolute path", s[0], s[1])
 		}
+	}
+	if err := c.HTTP.check(); err != nil {
+		return err
 	}
 	if _, err := protocol.ParseHostID(c.Host); err != nil {
 		return fmt.Errorf("host: %q is no host id: %w", c.Host, err)

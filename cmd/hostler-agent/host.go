@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -37,8 +38,29 @@ type machine struct {
 	read       time.Time
 }
 
-// interfacesEvery is how long the table of interfaces is believed.
+// interfacesEvery is how long the table of interfaces is believed, if the kernel does not
+// tell of a change before.
 const interfacesEvery = 5 * time.Second
+
+// relinked has the table of interfaces read anew.
+func (m *machine) relinked() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.read = time.Time{}
+}
+
+// watch tells of changes of links and addresses as the kernel does, until ctx ends. Where
+// it cannot, the look every 30 s finds them.
+func (m *machine) watch(ctx context.Context, changed func(context.Context) error, log *slog.Logger) error {
+	err := network.Watch(ctx, func() {
+		m.relinked()
+		_ = changed(ctx) // an agent that ends tells nothing more
+	})
+	if err != nil && ctx.Err() == nil {
+		log.Warn("changes of the network are found by looking alone", "error", err)
+	}
+	return nil
+}
 
 func newMachine(stateDir string, unsupported []string) *machine {
 	m := &machine{stateDir: stateDir, unsupported: unsupported, fixed: protocol.HostInfo{

@@ -38,6 +38,7 @@ type meter struct {
 	log   *slog.Logger
 
 	out outlet
+	oom ooms
 
 	latest atomic.Pointer[metrics.Sample]
 
@@ -65,7 +66,8 @@ func newMeter(ctx context.Context, s state, c config, q *queue.Queue, tags map[s
 	if err != nil {
 		return nil, err
 	}
-	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), log: log}, nil
+	now := time.Duration(clock.BootMS()) * time.Millisecond
+	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), oom: newOOMs(ids, now), log: log}, nil
 }
 
 // run measures until ctx ends, and raises alerts.
@@ -85,6 +87,18 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 	defer beside.Wait()
 	beside.Go(func() { m.lookAtDisks(ctx) })
 	beside.Go(func() { m.out.run(ctx, m.log) })
+	soon := make(chan struct{}, 1)
+	beside.Go(func() {
+		err := metrics.Watch(ctx, func() {
+			select {
+			case soon <- struct{}{}:
+			default: // a sample is due already
+			}
+		})
+		if err != nil {
+			m.log.Info("samples are not taken earlier when something becomes worse", "reason", err)
+		}
+	})
 	failing := false
 	for {
 		all, err := m.list(ctx)
@@ -116,6 +130,11 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 				m.out.raised[a.ID] = a.Raised
 			}
 		}
+		for _, a := range m.oom.judge(sample, now) {
+			if raise(a) == nil { // else it is told with the next sample
+				m.oom.told(a)
+			}
+		}
 		err = store.Append(sample)
 		if (err != nil) != failing {
 			if failing = err != nil; failing {
@@ -124,9 +143,24 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 				m.log.Info("samples are kept again")
 			}
 		}
-		if wait(ctx, metrics.Interval, nil) != nil {
+		if wait(ctx, soonest, nil) != nil || pause(ctx, metrics.Interval-soonest, soon) != nil {
 			return nil
 		}
+	}
+}
+
+// soonest is how far samples are apart at least, whatever the kernel tells.
+const soonest = 3 * time.Second
+
+// pause waits, but not longer than until something is told.
+func pause(ctx context.Context, d time.Duration, soon <-chan struct{}) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-soon:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

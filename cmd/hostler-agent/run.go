@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"os/user"
 	"strconv"
@@ -80,16 +81,17 @@ func run(ctx context.Context, again loader, configured []string, log *slog.Logge
 
 // node is everything of one agent.
 type node struct {
-	state  state
-	config config
-	reload *reloading
-	log    *slog.Logger
-	record join.Record
-	member *membership // nil without a fleet
-	bulk   *mqtt.Bulk  // likewise
-	agent  *agent.Agent
-	meter  *meter
-	swap   chan struct{} // the release that is staged is to be tried or put in place
+	state   state
+	config  config
+	reload  *reloading
+	log     *slog.Logger
+	record  join.Record
+	member  *membership // nil without a fleet
+	bulk    *mqtt.Bulk  // likewise
+	agent   *agent.Agent
+	meter   *meter
+	machine *machine
+	swap    chan struct{} // the release that is staged is to be tried or put in place
 }
 
 // once wires one agent and runs it to its end.
@@ -169,7 +171,8 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	if cfg.Payloads, err = s.openPayloads(); err != nil {
 		return err
 	}
-	cfg.HostInfo = newMachine(c.StateDir, unsupported).info
+	n.machine = newMachine(c.StateDir, unsupported)
+	cfg.HostInfo = n.machine.info
 	cfg.Policies.Local, cfg.Policies.Broken = localPolicy(c.Policy, host, c.own())
 	cfg.Policies.Own = c.own()
 	if err := n.join(ctx, &cfg); err != nil {
@@ -219,7 +222,7 @@ func (n *node) join(ctx context.Context, cfg *agent.Config) error {
 	if err != nil {
 		return err
 	}
-	cfg.Link, cfg.Bulk, n.bulk = l, bulk, bulk
+	cfg.Link, cfg.Bulk, n.bulk, cfg.Spread = l, bulk, bulk, l.Spread
 	n.guarded(ctx, cfg)
 	return nil
 }
@@ -248,6 +251,10 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	if err != nil {
 		return err
 	}
+	reached, err := n.listen(ctx)
+	if err != nil {
+		return errors.Join(err, socket.Close())
+	}
 	// The agent says goodbye over the connections, so they end after it.
 	beside, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	g, inner := errgroup.WithContext(ctx)
@@ -256,6 +263,9 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	g.Go(func() error { return n.reload.await(inner) })
 	g.Go(func() error { return n.awaitSwap(inner) })
 	others.Go(func() error { return local.Serve(beside, socket, handler) })
+	if reached != nil {
+		others.Go(func() error { return local.Serve(beside, reached, local.Reachable(handler)) })
+	}
 	if n.member != nil {
 		others.Go(func() error { return n.bulk.Run(beside, mqtt.Opening(n.agent.BulkSession())) })
 		others.Go(func() error { return n.member.upkeep(beside) })
@@ -266,6 +276,9 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	others.Go(func() error { return daemon.Tidy(beside) })
 	others.Go(func() error { n.sweepLeaves(beside); return nil })
 	others.Go(func() error { n.collectImages(beside); return nil })
+	others.Go(func() error {
+		return n.machine.watch(beside, func(ctx context.Context) error { return agent.HostChanged(ctx, n.agent) }, n.log)
+	})
 	g.Go(func() error { // what runs beside the agent must not end before it
 		select {
 		case <-beside.Done():
@@ -285,6 +298,23 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 		err = errors.Join(err, failed)
 	}
 	return err
+}
+
+// listen opens the listener for other machines, nil if there is to be none.
+func (n *node) listen(ctx context.Context) (net.Listener, error) {
+	switch {
+	case n.config.HTTP.Listen == "":
+		return nil, nil
+	case n.member == nil:
+		n.log.Info("http.listen is not served before the host has joined a fleet, which certifies who may ask")
+		return nil, nil
+	}
+	l, err := local.ListenTLS(ctx, n.config.HTTP.Listen, n.member.reached())
+	if err != nil {
+		return nil, fmt.Errorf("http.listen: %w", err)
+	}
+	n.log.Info("other machines may ask", "address", l.Addr().String())
+	return l, nil
 }
 
 // sweepLeaves removes the control groups of commands of which kills have left nothing

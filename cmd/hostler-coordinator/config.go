@@ -99,14 +99,27 @@ type httpConfig struct {
 type mqttConfig struct {
 	Listen    string   `toml:"listen" takes:"restart" does:"Where the embedded broker is served, with TLS."`
 	Addresses []string `toml:"addresses" takes:"restart" default:"as with http.addresses" does:"How hosts reach mqtt.listen, as host:port."`
+	Reconnect int      `toml:"reconnect_seconds" takes:"restart" unit:"s" default:"-1" does:"Over which time the hosts come back when the broker closes all connections, as at a restart of the coordinator, 600 at most. 0: all at once; -1: 1 s for each 500 hosts, up to 20 s."`
 	Plain     bool     `toml:"plain" takes:"restart" does:"Mirror the state of the hosts as plain JSON below hostler/v1/FLEET/plain, retained, for tools that cannot unwrap signed messages. These messages are not signed, so no program may act upon them."`
+}
+
+// reconnectByHosts has the reconnect window follow the number of hosts.
+const reconnectByHosts = -1
+
+// window is the reconnect window for so many hosts. Two cores take the handshakes of 2,000
+// hosts a second, and people wait meanwhile: a quarter of that leaves them room.
+func (c mqttConfig) window(hosts int) time.Duration {
+	if c.Reconnect != reconnectByHosts {
+		return time.Duration(c.Reconnect) * time.Second
+	}
+	return min(time.Duration(hosts)*time.Second/500, 20*time.Second)
 }
 
 func defaults() config {
 	return config{
 		StateDir:   "/var/lib/hostler/coordinator",
 		HTTP:       httpConfig{Listen: ":8443"},
-		MQTT:       mqttConfig{Listen: ":8883"},
+		MQTT:       mqttConfig{Listen: ":8883", Reconnect: reconnectByHosts},
 		Output:     outputConfig{TotalMiB: 10 << 10, Days: 30},
 		Actions:    actionsConfig{Days: 90, Count: 200_000},
 		Notify:     notifyConfig{WaitSeconds: 30, RepeatMinutes: 240},
@@ -141,6 +154,9 @@ func (c *config) complete() error {
 	}
 	if c.Actions.Days < 1 || c.Actions.Count < 1 {
 		return fmt.Errorf("actions: days = %d and count = %d: want 1 at least of each", c.Actions.Days, c.Actions.Count)
+	}
+	if n := c.MQTT.Reconnect; n < reconnectByHosts || n > protocol.MaxSpreadMS/1000 {
+		return fmt.Errorf("mqtt.reconnect_seconds = %d: want 0 to %d, or -1", n, protocol.MaxSpreadMS/1000)
 	}
 	if c.MaxPayload < 1 || c.MaxPayload > protocol.MaxPayload>>20 {
 		return fmt.Errorf("max_payload_mib: %d is not between 1 and %d", c.MaxPayload, protocol.MaxPayload>>20)

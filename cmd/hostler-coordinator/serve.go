@@ -250,6 +250,7 @@ func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordin
 		Policies:   policies,
 		Notices:    s.config.notices,
 		Plain:      s.config.MQTT.Plain,
+		Window:     s.config.MQTT.window,
 		Leases:     coordinator.Leases{Lease: times, MinSelfFence: unique.SelfFence(s.config.Lease.Fence), Placing: placing},
 		Fences:     s.fences(),
 		OutputDir:  s.state.output(),

@@ -2,6 +2,7 @@ package coordtest
 
 import (
 	"crypto/rand"
+	"net/netip"
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -29,6 +30,9 @@ func (f *Fleet) Attempt(id protocol.HostID, code string) enrol.Attempt {
 	return a
 }
 
+// Address is where hosts ask for enrolment from.
+var Address = netip.AddrFrom4([4]byte{192, 0, 2, 20})
+
 // Join lets a host ask for enrolment, with an invite of its own, until it
 // waits for a person.
 func (f *Fleet) Join(id protocol.HostID) core.Enrolment {
@@ -53,7 +57,7 @@ func (f *Fleet) Join(id protocol.HostID) core.Enrolment {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if _, err := c.Members().OfferEnrolment(ctx, offer); err != nil {
+	if _, err := c.Members().OfferEnrolment(ctx, Address, offer); err != nil {
 		f.t.Fatal(err)
 	}
 	e, err := c.Members().FindEnrolment(ctx, offer.Exchange.String())

@@ -127,6 +127,8 @@ type Config struct {
 	Told func(protocol.HostID, []protocol.Report)
 	// NewestSeal returns the newest checkpoint of the audit log, nil if there is none.
 	NewestSeal func() *core.Seal
+	// Window is the reconnect window for so many hosts. Default: none.
+	Window func(hosts int) time.Duration
 	// Start runs a function on a goroutine that the process waits for in the end. It
 	// reports false when nothing begins any more.
 	Start func(func()) bool
@@ -138,8 +140,22 @@ type Conversations struct {
 	wire *wire.Wire
 	cfg  Config
 
-	mu    sync.Mutex
-	links map[protocol.HostID]*link
+	mu       sync.Mutex
+	links    map[protocol.HostID]*link
+	expected int // how many hosts were members at the start
+}
+
+// Expect says how many hosts are members. It is called once, before anything is said.
+func Expect(c *Conversations, hosts int) { c.expected = hosts }
+
+// window is the reconnect window for as many hosts as there are.
+func (c *Conversations) window() time.Duration {
+	if c.cfg.Window == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cfg.Window(max(c.expected, len(c.links)))
 }
 
 // New returns conversations in which nothing was said yet. Join must follow.

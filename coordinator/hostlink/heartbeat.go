@@ -164,6 +164,9 @@ func (l *link) keepInventory(h *protocol.Heartbeat) {
 		if back = wentBack(host.Inventory.Audit, h.Audit); back != "" || h.Audit == (protocol.Position{}) {
 			kept.Audit = host.Inventory.Audit // what was told before is the proof
 		}
+		if err := tellChanges(c.base, tx, l.host, host.Inventory, kept, string(protocol.HostParty(l.host)), protocol.ActionID{}); err != nil {
+			return err
+		}
 		host.Inventory = kept
 		question, asks = nil, protocol.Digest{}
 		rules, err = c.cfg.Rules.Next(tx, host)

@@ -34,7 +34,7 @@ func (l *link) onPresence(in inbound) error {
 		l.presence.happened(vigil.Event{Kind: vigil.Left, Seq: m.Header.Seq}, l.c.base.Boot())
 	case protocol.PresenceWill:
 		l.presence.will()
-		l.presence.happened(vigil.Event{Kind: vigil.Lost, Seq: m.Header.Seq}, l.c.base.Boot())
+		l.presence.happened(vigil.Event{Kind: vigil.Lost, Seq: m.Header.Seq, Returns: l.receipts.returns()}, l.c.base.Boot())
 	}
 	l.tellPresence()
 	return nil
@@ -62,7 +62,7 @@ func (l *link) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	if current {
 		l.presence.happened(vigil.Event{Kind: vigil.Said, Seq: seq}, c.base.Boot())
 		l.beats.connected()
-		l.receipts.connected()
+		l.receipts.connected(h)
 	}
 	switch {
 	case give.IsZero():

@@ -1,7 +1,9 @@
 package hostlink
 
 import (
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
@@ -23,6 +25,8 @@ type receipts struct {
 	kept    uint64                                // the newest heartbeat of the connection that is durable here
 	head    protocol.Position                     // head of the host's own audit log that the host is to be told, once
 	sealed  uint64                                // newest checkpoint of the audit log that this connection was told
+	untold  bool                                  // the host takes a reconnect window, and was not told it on this connection
+	window  time.Duration                         // the one that it was told last
 }
 
 // creditKey names one output stream of one attempt of an action.
@@ -43,11 +47,20 @@ func (r *receipts) reset() {
 }
 
 // connected is called for each newest hello: its connection was told no
-// checkpoint yet.
-func (r *receipts) connected() {
+// checkpoint yet, and no reconnect window.
+func (r *receipts) connected(h *protocol.Hello) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sealed, r.kept = 0, 0
+	r.untold = slices.Contains(h.Features, protocol.FeatureSpread)
+}
+
+// returns is over which time the host comes back when its connection was closed together
+// with others: what it was told last.
+func (r *receipts) returns() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.window
 }
 
 // begin takes what a proven hello has shown, and owes a receipt.
@@ -117,8 +130,9 @@ func (r *receipts) asks() bool {
 }
 
 // compose returns what the next receipt tells, and counts that as told. newest is
-// the newest checkpoint of the audit log, nil if there is none to tell.
-func (r *receipts) compose(newest *core.Seal) protocol.Receipt {
+// the newest checkpoint of the audit log, nil if there is none to tell; window is the
+// reconnect window.
+func (r *receipts) compose(newest *core.Seal, window time.Duration) protocol.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := protocol.Receipt{Have: []protocol.Position{}, Audit: r.head, Beat: r.kept}
@@ -138,6 +152,10 @@ func (r *receipts) compose(newest *core.Seal) protocol.Receipt {
 		out.Credit = append(out.Credit, cr)
 		delete(r.credits, key)
 	}
+	if r.untold { // 0 would say nothing, and the host would go on with an earlier one
+		out.SpreadMS, r.window = max(window.Milliseconds(), 1), window
+	}
+	r.untold = false
 	if newest != nil && newest.N > r.sealed {
 		out.Checkpoint, r.sealed = newest.Checkpoint, newest.N
 	}
@@ -156,7 +174,7 @@ func (l *link) receipt() {
 	if l.c.base.Recovery() != "" {
 		newest = nil
 	}
-	if err := l.answer(conn, chal, l.receipts.compose(newest)); err != nil {
+	if err := l.answer(conn, chal, l.receipts.compose(newest, l.c.window())); err != nil {
 		l.c.base.Log.Error("cannot send a receipt", "host", l.host, "err", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -208,8 +209,13 @@ func (c *Conversations) keepFollowed(tx core.Tx, a *core.Action, r *protocol.Rep
 		return c.cfg.Policies.PutIntoForce(tx, *a)
 	}
 	var changed bool
+	before := h.Inventory
+	before.Containers = slices.Clone(before.Containers)
 	if h.Inventory, changed = follow(h.Inventory, a, r); !changed {
 		return nil
+	}
+	if err := tellChanges(c.base, tx, h.ID, before, h.Inventory, a.Requester, a.ID); err != nil {
+		return err
 	}
 	return tx.Hosts.Put(h)
 }

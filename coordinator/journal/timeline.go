@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,11 +59,18 @@ func (r *Room) Timeline(ctx context.Context, host protocol.HostID, sinceMS, unti
 // the audit log.
 func byItself(typ string) bool {
 	degree, ok := strings.CutPrefix(typ, "host.")
-	return ok && slices.Contains(core.Degrees(), core.Connectivity(degree)) || typ == "alert.raised" || typ == "alert.cleared" || typ == "item.rejected"
+	return ok && slices.Contains(core.Degrees(), core.Connectivity(degree)) || typ == "host.changed" ||
+		slices.Contains([]string{"alert.raised", "alert.cleared", "item.rejected", "container.appeared", "container.changed", "container.gone"}, typ)
 }
 
 // teller is who has said what an event says.
 func teller(e core.Event) string {
+	if strings.HasPrefix(e.Type, "container.") || e.Type == "host.changed" {
+		var said struct{ By string }
+		if json.Unmarshal(e.Data, &said) == nil && said.By != "" {
+			return said.By
+		}
+	}
 	if strings.HasPrefix(e.Type, "alert.") && !protocol.JudgedByCoordinator(e.Object) {
 		return string(protocol.HostParty(e.Host))
 	}

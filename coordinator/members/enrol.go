@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -151,7 +153,8 @@ func (r *Room) BeginEnrolment(_ context.Context, req enrol.BeginRequest) (enrol.
 
 // OfferEnrolment takes the offer and the proof of the code's secret. A proof
 // that fails is counted durably before it is answered.
-func (r *Room) OfferEnrolment(ctx context.Context, req enrol.OfferRequest) (enrol.StateResponse, error) {
+// from is the address of the host, by which a rule may approve it.
+func (r *Room) OfferEnrolment(ctx context.Context, from netip.Addr, req enrol.OfferRequest) (enrol.StateResponse, error) {
 	x, ok := r.exchanges.take(req.Exchange, r.base.Boot())
 	if !ok {
 		return enrol.StateResponse{}, fmt.Errorf("%w: this enrolment was interrupted; begin again", core.ErrGone)
@@ -216,6 +219,15 @@ func (r *Room) OfferEnrolment(ctx context.Context, req enrol.OfferRequest) (enro
 		}
 	}
 	r.base.Wake.Fire(core.EventsKey{})
+	return r.answerOrApprove(ctx, e, from)
+}
+
+// answerOrApprove tells a host where its enrolment stands, after the rules had their say.
+func (r *Room) answerOrApprove(ctx context.Context, e core.Enrolment, from netip.Addr) (enrol.StateResponse, error) {
+	e, err := r.approveByRule(ctx, e, from)
+	if err != nil {
+		return enrol.StateResponse{}, err
+	}
 	return r.enrolmentAnswer(ctx, e)
 }
 
@@ -261,8 +273,8 @@ func (r *Room) admit(tx core.Tx, e *core.Enrolment) error {
 	return cmp.Or(tx.Enrolments.Put(*e), r.base.Event(tx, "host.pending", e.Host, e.ID, map[string]any{"words": e.Words}))
 }
 
-// EnrolmentState answers a host that asks what became of its enrolment.
-func (r *Room) EnrolmentState(ctx context.Context, req enrol.StateRequest) (enrol.StateResponse, error) {
+// EnrolmentState answers a host that asks what became of its enrolment, from an address.
+func (r *Room) EnrolmentState(ctx context.Context, from netip.Addr, req enrol.StateRequest) (enrol.StateResponse, error) {
 	e, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Enrolment, error) { return tx.Enrolments.Get(req.Exchange.String()) })
 	if err != nil {
 		return enrol.StateResponse{}, fmt.Errorf("enrolment: %w; begin again", err)
@@ -274,7 +286,7 @@ func (r *Room) EnrolmentState(ctx context.Context, req enrol.StateRequest) (enro
 	if err := enrol.CheckSigned(key, req.Sig, enrol.StateStatement(r.base.Fleet, req.Exchange)); err != nil {
 		return enrol.StateResponse{}, fmt.Errorf("%w: %w", core.ErrDenied, err)
 	}
-	return r.enrolmentAnswer(ctx, e)
+	return r.answerOrApprove(ctx, e, from)
 }
 
 // enrolmentAnswer tells a host where its enrolment stands. An approved one
@@ -381,6 +393,12 @@ func (r *Room) ApproveEnrolment(ctx context.Context, by core.Actor, ref, words s
 	if words != "" && strings.Join(strings.Fields(words), " ") != e.Words {
 		return core.Enrolment{}, fmt.Errorf("%w: the words of this enrolment are %q: compare with the host's screen again; if the words differ, someone is intercepting the connection", core.ErrConflict, e.Words)
 	}
+	return r.letIn(ctx, by, e, func(core.Tx, map[string]any) error { return nil })
+}
+
+// letIn makes a host a member. also is what belongs into the same transaction; it may add
+// to what the audit log and watchers are told.
+func (r *Room) letIn(ctx context.Context, by core.Actor, e core.Enrolment, also func(tx core.Tx, detail map[string]any) error) (core.Enrolment, error) {
 	cert, err := r.cfg.Authority.IssueHost(e.Host, e.CSR)
 	if err != nil {
 		return core.Enrolment{}, fmt.Errorf("%w: the certificate request of host %s: %w", core.ErrInvalid, e.Host, err)
@@ -393,6 +411,12 @@ func (r *Room) ApproveEnrolment(ctx context.Context, by core.Actor, ref, words s
 		if e.State != core.EnrolmentPending {
 			return fmt.Errorf("%w: the enrolment of host %s is %s; let the host join again", core.ErrConflict, e.Host, e.State)
 		}
+		detail := map[string]any{}
+		if err := also(tx, detail); err != nil {
+			return err
+		}
+		told := maps.Clone(detail)
+		told["by"] = by.LogName()
 		now := r.base.NowMS()
 		if h, err = r.welcomed(tx, &e); err != nil {
 			return err
@@ -405,13 +429,13 @@ func (r *Room) ApproveEnrolment(ctx context.Context, by core.Actor, ref, words s
 		if err := tx.Hosts.Put(h); err != nil {
 			return fmt.Errorf("host %s: %w", e.Host, err)
 		}
-		detail := map[string]any{"enrolment": e.ID, "words": e.Words, "key": e.Key}
+		detail["enrolment"], detail["words"], detail["key"] = e.ID, e.Words, e.Key
 		if len(h.Former) > 0 {
 			detail["replaced"] = h.Former[len(h.Former)-1]
 		}
 		return cmp.Or(
 			r.base.Audit(tx, by, "host.approve", string(e.Host), detail),
-			r.base.Event(tx, "host.approved", e.Host, e.ID, nil),
+			r.base.Event(tx, "host.approved", e.Host, e.ID, told),
 		)
 	})
 	if err != nil {

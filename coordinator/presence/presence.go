@@ -9,7 +9,8 @@
 //	                     └──────heard (after 3 losses within 10 minutes: for 30 s)──────┘
 //
 // A host that has told how long it will sleep is asleep instead of late, offline or gone
-// until that is over. A message that is not newer than the newest one changes nothing, so
+// until that is over. The times of a lost socket count from the end of the reconnect window that the
+// host was told. A message that is not newer than the newest one changes nothing, so
 // a late one of an earlier connection brings no host back. Times are milliseconds of a
 // monotonic clock.
 package presence
@@ -76,6 +77,9 @@ type Event struct {
 	// Sleep is for how long the host will be silent, in what was heard; negative if that
 	// says nothing of it.
 	Sleep time.Duration
+	// Returns is over which time the host was told to come back when its connection was
+	// lost: until then, nothing is told of it.
+	Returns time.Duration
 }
 
 // Host is what is remembered of a host. The zero value is a host that was never heard.
@@ -87,6 +91,7 @@ type Host struct {
 	heardMS   int64        // when it was last heard
 	steadyMS  int64        // since when without a break; 0 is not now
 	brokeMS   int64        // when its connection was lost; 0 if it was not
+	returnsMS int64        // until when it was told to come back then
 	asleepMS  int64        // until when it sleeps
 	left      bool         // it said goodbye
 	everHeard bool
@@ -124,7 +129,7 @@ func (h *Host) take(e Event, nowMS int64) {
 			h.asleepMS = nowMS + min(e.Sleep, MaxSleep).Milliseconds()
 		}
 	case Lost:
-		h.brokeMS, h.steadyMS = nowMS, 0
+		h.brokeMS, h.steadyMS, h.returnsMS = nowMS, 0, nowMS+e.Returns.Milliseconds()
 	case Left:
 		h.left, h.steadyMS = true, 0
 	}
@@ -133,7 +138,7 @@ func (h *Host) take(e Event, nowMS int64) {
 // judge returns the state at a time.
 func (h Host) judge(nowMS int64) State {
 	silence := nowMS - h.heardMS
-	gone := silence > Grace.Milliseconds() || h.brokeMS != 0 && nowMS-h.brokeMS > Settle.Milliseconds()
+	gone := silence > Grace.Milliseconds() || h.brokeMS != 0 && nowMS-h.returnsMS > Settle.Milliseconds()
 	switch {
 	case !h.everHeard && !h.left:
 		return Unknown
@@ -141,7 +146,7 @@ func (h Host) judge(nowMS int64) State {
 		return Asleep
 	case h.left:
 		return Goodbye
-	case silence > Away.Milliseconds(), h.brokeMS != 0 && nowMS-h.brokeMS > Gone.Milliseconds():
+	case silence > Away.Milliseconds(), h.brokeMS != 0 && nowMS-h.returnsMS > Gone.Milliseconds():
 		return Offline
 	case gone:
 		return Late

@@ -42,6 +42,23 @@ func TestDay(t *testing.T) {
 	at(3800, Event{Kind: Heard, Seq: seq(3, 2)}, Online, "")
 }
 
+// TestReconnectWindow: nothing is told of a host while it may still come back as it was
+// told to, and from then on the same as of any other.
+func TestReconnectWindow(t *testing.T) {
+	h := Decide(Host{}, Event{Kind: Heard, Seq: seq(1, 1)}, 9000)
+	h = Decide(h, Event{Kind: Lost, Seq: seq(1, protocol.KWill), Returns: 20 * time.Second}, 10_000)
+	for s, want := range map[int64]State{11: Online, 35: Online, 36: Late, 90: Late, 91: Offline} {
+		if got := Decide(h, Event{Kind: Tick}, s*1000).State; got != want {
+			t.Errorf("%d s after the loss it is %s, want %s", s-10, got, want)
+		}
+	}
+	h = Decide(h, Event{Kind: Heard, Seq: seq(2, 1)}, 29_000)
+	h = Decide(h, Event{Kind: Lost, Seq: seq(2, protocol.KWill)}, 40_000)
+	if got := Decide(h, Event{Kind: Tick}, 46_000).State; got != Late {
+		t.Errorf("a later loss without a window leaves it %s", got)
+	}
+}
+
 // TestSlowFlapping: a host that is lost again and again is online only when its
 // connection has lasted.
 func TestSlowFlapping(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/members"
 	"github.com/hostler-io/hostler/internal/lobby"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
@@ -25,6 +26,9 @@ func (h hostHandlers) enrolments() {
 	serve(h.handlers, h.operation("create-invite", http.MethodPost, "/v1/invites", "Invite a host; the code is shown once", http.StatusCreated), h.invite)
 	register(h.handlers, h.get("list-invites", "/v1/invites", "List the invites that are valid, without their codes"), h.listInvites)
 	register(h.handlers, h.operation("end-invite", http.MethodDelete, "/v1/invites/{id}", "End an invite", http.StatusNoContent), h.endInvite)
+	register(h.handlers, h.get("list-auto-approve-rules", "/v1/auto-approve-rules", "List the rules that approve hosts without a person, also those that have ended"), h.listAutoRules)
+	serve(h.handlers, h.operation("set-auto-approve-rule", http.MethodPut, "/v1/auto-approve-rules/{name}", "Have hosts approved without a person, by the labels of their invites and the networks that they ask from; it takes the place of an earlier rule of that name, and counts anew", http.StatusOK), h.setAutoRule)
+	register(h.handlers, h.operation("remove-auto-approve-rule", http.MethodDelete, "/v1/auto-approve-rules/{name}", "Remove a rule that approves hosts; those that it has approved stay", http.StatusNoContent), h.removeAutoRule)
 	register(h.handlers, h.get("list-enrolments", "/v1/enrolments", "List hosts that wait, or waited, for approval, the oldest first"), h.listEnrolments)
 	serve(h.handlers, h.operation("approve-enrolment", http.MethodPost, "/v1/enrolments/{id}/approve", "Make a host a member", http.StatusOK), h.approve)
 	serve(h.handlers, h.operation("deny-enrolment", http.MethodPost, "/v1/enrolments/{id}/deny", "Refuse a host, with a reason that it is told", http.StatusOK), h.deny)
@@ -73,6 +77,47 @@ func (h hostHandlers) endInvite(ctx context.Context, in *struct {
 	ID string `path:"id" maxLength:"40" doc:"Id of the invite"`
 }) (*none, error) {
 	return nil, h.c.Members().EndInvite(ctx, actor(ctx), in.ID)
+}
+
+// AutoRuleRef names a rule that approves hosts.
+type AutoRuleRef struct {
+	Name string `path:"name" maxLength:"63" doc:"Name of the rule"`
+}
+
+func (h hostHandlers) autoRuleOf(a members.AutoRule) api.AutoRule {
+	return api.AutoRule{
+		Name: a.Name, Selector: a.Selector, Subnets: webapi.Texts(a.Subnets), Count: a.Count, Approved: a.Approved,
+		State: cmp.Or(a.Ended(h.c.Members().Auto().LifeMS()), "open"), ExpiresAt: webapi.At(a.UntilMS), SetBy: a.SetBy, SetAt: webapi.At(a.SetMS),
+	}
+}
+
+func (h hostHandlers) listAutoRules(ctx context.Context, in *struct {
+	Listing
+	Limit1000
+}) (*listed[api.AutoRule], error) {
+	rules := source[members.AutoRule, api.AutoRule]{
+		show: h.autoRuleOf, at: func(a members.AutoRule) int64 { return a.SetMS }, words: []string{"open", "used up", "expired"},
+		states: func(a members.AutoRule) []string { return []string{h.autoRuleOf(a).State} },
+	}
+	return rules.small(func(a members.AutoRule) string { return a.Name }, h.c.Members().Auto().Rules).page(ctx, &in.Listing, in.Limit)
+}
+
+func (h hostHandlers) setAutoRule(ctx context.Context, in *struct {
+	AutoRuleRef
+	Body api.NewAutoRule
+}) (api.AutoRule, error) {
+	ttl, err := parseDuration("ttl", in.Body.TTL)
+	if err != nil {
+		return api.AutoRule{}, err
+	}
+	a, err := h.c.Members().Auto().Set(ctx, actor(ctx), members.AutoRule{
+		Name: in.Name, Selector: in.Body.Selector, Subnets: in.Body.Subnets, Count: in.Body.Count,
+	}, ttl)
+	return h.autoRuleOf(a), err
+}
+
+func (h hostHandlers) removeAutoRule(ctx context.Context, in *AutoRuleRef) (*none, error) {
+	return nil, h.c.Members().Auto().Remove(ctx, actor(ctx), in.Name)
 }
 
 func (h hostHandlers) listEnrolments(ctx context.Context, in *struct {
@@ -144,13 +189,15 @@ func (h hostHandlers) enrolment(mux routes) {
 		_, _ = w.Write(h.c.Rings(from)) // a client that is gone needs no answer
 		return nil
 	})
-	handle("POST "+enrol.Path+"begin", exchange(h.c.Members().BeginEnrolment))
+	handle("POST "+enrol.Path+"begin", exchange(func(ctx context.Context, _ netip.Addr, q enrol.BeginRequest) (enrol.BeginResponse, error) {
+		return h.c.Members().BeginEnrolment(ctx, q)
+	}))
 	handle("POST "+enrol.Path+"offer", exchange(h.c.Members().OfferEnrolment))
 	handle("POST "+enrol.Path+"state", exchange(h.c.Members().EnrolmentState))
 }
 
 // exchange reads a request of an enrolment strictly and writes the answer.
-func exchange[Q, A any](ask func(context.Context, Q) (A, error)) func(http.ResponseWriter, *http.Request) error {
+func exchange[Q, A any](ask func(context.Context, netip.Addr, Q) (A, error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		b, err := io.ReadAll(r.Body)
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -163,7 +210,8 @@ func exchange[Q, A any](ask func(context.Context, Q) (A, error)) func(http.Respo
 		if err := enrol.Decode(b, &q); err != nil {
 			return invalid(err)
 		}
-		a, err := ask(r.Context(), q)
+		from, _ := netip.ParseAddrPort(r.RemoteAddr) // a connection without one is from no network
+		a, err := ask(r.Context(), from.Addr().Unmap(), q)
 		if err != nil {
 			return err
 		}

@@ -164,6 +164,7 @@ func featureTable() []feature {
 		{word: "alert_rules", means: "Rules of alerts are set for hosts by their labels, and take If-Match.", paths: []string{"/v1/alert-rules"}},
 		{word: "approvals", means: "People approve actions by signatures.", paths: []string{"/v1/approvals", "/v1/actions/{id}/approve", "/v1/actions/{id}/deny", "/v1/keys"}},
 		{word: "audit", means: "The audit log is searched, sealed and exported.", paths: []string{"/v1/audit"}, kinds: []string{"host.audit"}},
+		{word: "auto_approve", means: "Hosts are approved without a person, by rules about their invites.", paths: []string{"/v1/auto-approve-rules"}},
 		{word: "backups", means: "Containers are kept in signed archives, and made from them.", kinds: []string{"container.backup", "container.restore", "host.backup"}},
 		{word: "batches", means: "Many hosts are asked at once, listed and followed.", paths: []string{"/v1/batches"}},
 		{word: "promotions", means: "Images are made of containers, and containers of these again.", kinds: []string{"container.promote", "container.demote"}},

@@ -111,6 +111,7 @@ const (
 	NoticesMade     Step = "C27" // notifications of alerts, for every target
 	NoticeTried     Step = "C28" // a try to deliver a notification
 	AlertsMarked    Step = "C29" // an alert is acknowledged, or alerts are muted
+	AutoRuleSet     Step = "C30" // a rule that approves hosts is set or removed
 	StoreRecovered  Step = "C31" // a restored store is made another one
 	WorkloadDecided Step = "C45" // which host holds a unique workload, under which epoch, or that none does
 	FenceStepped    Step = "C46" // a step of a fence, before it is taken, and what came of it
@@ -139,7 +140,7 @@ func Steps() []Step {
 		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed, SnapshotMade, SnapshotRestored, SnapshotDoomed, BackupKept, ImageMade, ImageForgotten,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
-		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, WorkloadDecided, FenceStepped, FenceDevicesSet, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
+		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, AutoRuleSet, WorkloadDecided, FenceStepped, FenceDevicesSet, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
 		FilePlaced, DatabasePlaced, BatchCommitted,
 	}
 }

@@ -17,6 +17,13 @@ var all = []Warning{
 			"Let the agent try again: `hostler ct reset HOST/NAME`. The alert is cleared at once.",
 			"If it is not to run: `hostler ct stop HOST/NAME`.",
 		}},
+	{ContainerOOM, "A container has too little memory", Minor,
+		"The kernel has killed a process of the container, because the container had used the memory that its limit leaves it. The alert is cleared when this has not happened for 15 minutes.",
+		[]string{
+			"See what it uses and what it may: `hostler ct show HOST/NAME`, `hostler metrics HOST/NAME --metric memory --plot`.",
+			"See whether it was the first process, so that the container has ended: `hostler ct exits HOST/NAME`.",
+			"Give it more: `hostler ct limit HOST/NAME memory=1GiB`.",
+		}},
 	{ContainerUnhealthy, "A container does not pass its health check", Minor,
 		"The checks of the container have failed several times in a row. Unless it is only to be marked, the host restarts it, at once the first time and then after growing pauses.",
 		[]string{
@@ -63,6 +70,13 @@ var all = []Warning{
 			"Make room: `hostler image prune HOST`, old snapshots, files of other programs. Never delete anything below the agent's state directory.",
 			"If the reason is the audit log: the log of the agent has the error of the database. Containers are still restored; their records wait in a reserve.",
 			"The agent goes on by itself when the disk and the audit log take its writes again.",
+		}},
+	{HostOOM, "A host has too little memory", Critical,
+		"The kernel has killed a process because the memory of the host was used up, and not that of one container. It may have been any process. The alert is cleared when this has not happened for 15 minutes.",
+		[]string{
+			"See what was killed: `hostler run HOST -- dmesg --ctime`, and look for `Out of memory`.",
+			"See which containers use the memory: `hostler ct top HOST`.",
+			"Limit them, so that one of them cannot take the memory of all: `hostler ct limit HOST/NAME memory=1GiB`.",
 		}},
 	{"measured.certificate", "The TLS certificate of a host ends soon", ByRule,
 		"A host renews its certificate by itself long before its end. This one has not been renewed.",

@@ -21,7 +21,9 @@ type Code string
 const (
 	ContainerBroken    Code = "container.broken"
 	ContainerUnhealthy Code = "container.unhealthy"
+	ContainerOOM       Code = "container.oom"
 	HostDegraded       Code = "host.degraded"
+	HostOOM            Code = "host.oom"
 	AuditRolledBack    Code = "audit.rolled_back"
 	SinkAway           Code = "sink.away"
 	SinkLost           Code = "sink.lost"

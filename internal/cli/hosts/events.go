@@ -30,11 +30,15 @@ func (a *commands) hostEventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "events HOST", Short: "List what happened to a host: who, when, what", Args: term.Exactly(1),
 		Long: `Lists what was done with a host and decided about it, from the audit log, and what
-happened by itself, from the events: whether it was there, and its alerts. The newest
-is the last. Events are kept for a while only; the audit log is kept.`,
-		Example: "  hostler host events edge-07\n  hostler host events edge-07 --since 2d -o json", ValidArgsFunction: a.Completing(conn.HostNames),
+happened, from the events: whether it was there, its alerts, and what changed on it:
+containers that came and went, their states, names and addresses, interfaces, versions,
+boots. WHO is the person who asked for it, or the host. The newest is the last. Events
+are kept for a while only; the audit log is kept. The 100 newest are looked at, or as
+many as --limit says; --filter chooses among them.`,
+		Example: "  hostler host events edge-07\n  hostler host events edge-07 --since 2d -o json\n  hostler host events edge-07 --filter what=container.changed", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
-	v := show.LimitedFlags(cmd, 100)
+	v := show.ListFlags(cmd)
+	v.Limit = 100
 	cmd.Flags().Var(&since, "since", "only what happened no longer ago than this")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id, err := conn.ParseHost(args[0])

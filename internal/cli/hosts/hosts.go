@@ -76,7 +76,7 @@ func interfaces(all []api.Interface) []string {
 
 func (a *commands) hostCommand() *cobra.Command {
 	return term.Group("host", "Hosts: admit them, look at them, revoke them",
-		a.hostListCommand(), a.hostShowCommand(), a.hostInviteCommand(), a.invitesCommand(), a.hostPendingCommand(),
+		a.hostListCommand(), a.hostShowCommand(), a.hostInviteCommand(), a.invitesCommand(), a.hostPendingCommand(), a.autoApproveCommand(),
 		a.hostApproveCommand(), a.hostDenyCommand(), a.hostSetCommand(), a.hostRevokeCommand(), a.hostReplaceCommand(), a.hostReadmitCommand(), a.hostSleepCommand(), a.hostEventsCommand())
 }
 

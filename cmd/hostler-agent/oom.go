@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/internal/warnings"
+	"github.com/hostler-io/hostler/metrics"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// calm is how long nothing must have been killed until an alert about it is cleared.
+const calm = 15 * time.Minute
+
+// ooms judge whether processes were killed for want of memory: of the host, or of a
+// container within its limit. They are pure but for what they remember.
+type ooms struct {
+	raised map[string]bool          // alerts, by id, as the queue has them
+	last   map[string]time.Duration // when something was killed, on the boot clock
+}
+
+// newOOMs takes the alerts that are raised. When that happened is not known: they count
+// from now.
+func newOOMs(raised []string, now time.Duration) ooms {
+	o := ooms{make(map[string]bool), make(map[string]time.Duration)}
+	for _, id := range raised {
+		if id == string(warnings.HostOOM) || strings.HasPrefix(id, string(warnings.ContainerOOM)+"/") {
+			o.raised[id], o.last[id] = true, now
+		}
+	}
+	return o
+}
+
+// judge returns the alerts that change with a sample. They are told again until told.
+func (o ooms) judge(s metrics.Sample, now time.Duration) (changes []protocol.Alert) {
+	var host, within float64
+	at := s.At.UnixMilli()
+	for _, v := range s.Values {
+		switch {
+		case v.Metric != metrics.OOM || v.Mean <= 0:
+		case v.Container == "":
+			host = v.Mean
+		default:
+			within += v.Mean
+			o.last[warnings.ID(warnings.ContainerOOM, v.Container)] = now
+		}
+	}
+	if host > within { // those of containers count for the host as well
+		o.last[string(warnings.HostOOM)] = now
+	}
+	for id, last := range o.last {
+		is := now-last < calm
+		if !is && !o.raised[id] {
+			delete(o.last, id)
+		}
+		if is == o.raised[id] {
+			continue
+		}
+		code, container, _ := strings.Cut(id, "/")
+		text := "no process was killed for want of memory for 15 minutes"
+		switch {
+		case is && container != "":
+			text = fmt.Sprintf("a process of container %s was killed, because the container has used all memory that it may", container)
+		case is:
+			text = "a process was killed, because the memory of the host was used up"
+		}
+		changes = append(changes, protocol.Alert{Raised: is, AlertInfo: warnings.New(warnings.Code(code), container, text, at)})
+	}
+	return changes
+}
+
+// told notes a change that is durable.
+func (o ooms) told(a protocol.Alert) {
+	if o.raised[a.ID] = a.Raised; !a.Raised {
+		delete(o.raised, a.ID)
+		delete(o.last, a.ID)
+	}
+}
