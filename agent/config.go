@@ -77,6 +77,8 @@ type Config struct {
 	Printers map[protocol.Kind][]string
 	// Backups are those of this host; nil if it has none.
 	Backups containers.Backups
+	// Volumes are those of this host; nil if it has none.
+	Volumes containers.Volumes
 
 	// Probe looks at a container once, and returns why it is not well. It ends soon after
 	// its context does. Without it checks are refused as unsupported.

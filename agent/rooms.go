@@ -53,7 +53,7 @@ func (a *Agent) furnish() {
 	}
 	a.containers = containers.New(containers.Config{
 		Coordinator: coordinator, Leases: leases, Group: cfg.Group, Probe: cfg.Probe, Runtimes: cfg.Runtimes, Network: cfg.Network, Loop: a.loop, Actions: a.actions,
-		Apply: a.apply, Record: a.record, Seen: a.hostChanged, Witness: cfg.Witness, Leaving: cfg.Leaving, Limiter: cfg.Limiter, Backups: cfg.Backups, Log: cfg.Log,
+		Apply: a.apply, Record: a.record, Seen: a.hostChanged, Witness: cfg.Witness, Leaving: cfg.Leaving, Limiter: cfg.Limiter, Backups: cfg.Backups, Volumes: cfg.Volumes, Log: cfg.Log,
 	})
 	if cfg.Commands != nil {
 		a.commands = commands.New(commands.Config{

@@ -84,6 +84,9 @@ func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 		protocol.KindImageExport:         {Kind: protocol.KindImageExport, Args: &protocol.ImageExportArgs{ImageRemove: hostcmd.ImageRemove{Image: "localhost/web:1"}}},
 		protocol.KindImageImport:         {Kind: protocol.KindImageImport, Args: &protocol.ImageImportArgs{}},
 		protocol.KindImageImportUnsigned: {Kind: protocol.KindImageImportUnsigned, Args: &protocol.ImageImportUnsignedArgs{ImageImportUnsigned: hostcmd.ImageImportUnsigned{NewImage: data.NewImage{Image: "evil:1"}}}},
+		protocol.KindVolumeList:          {Kind: protocol.KindVolumeList, Args: new(protocol.ExportArgs)},
+		protocol.KindVolumeRemove:        {Kind: protocol.KindVolumeRemove, Args: &protocol.VolumeArgs{Volume: "data"}},
+		protocol.KindAdopt:               {Kind: protocol.KindAdopt, Target: ctid(2), Name: "ct-2"},
 
 		protocol.KindAttach:          {Kind: protocol.KindAttach, Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80}}},
 		protocol.KindContainerAttach: {Kind: protocol.KindContainerAttach, Target: ctid(1), Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80}}},

@@ -27,6 +27,8 @@ type Container struct {
 	Privileged bool       `json:"privileged,omitempty" doc:"Root in the container is root of its host"`
 	Addresses  []string   `json:"addresses" doc:"Its addresses"`
 	Labels     []string   `json:"labels" doc:"Labels, each NAME=VALUE"`
+	Volumes    []string   `json:"volumes,omitempty" example:"[\"data:/srv\"]" doc:"Its volumes, each NAME:/path, or NAME:/path:ro if it cannot change it"`
+	Mounts     []string   `json:"mounts,omitempty" doc:"What it has of its host's files, each /host/path:/path, or /host/path:/path:ro"`
 }
 
 // OfflineForecast is what becomes of a container while its host is cut off.
@@ -59,6 +61,8 @@ type ContainerDetails struct {
 	Limits     []ContainerLimit `json:"limits"` // what it may use at most
 	Health     *contract.Check  `json:"health,omitempty"`
 	contract.Schedules
+	Volumes []string `json:"volumes,omitempty"`
+	Mounts  []string `json:"mounts,omitempty"`
 	Ports   []string `json:"ports"` // of the host, that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp
 	InitPID int      `json:"init_pid,omitempty"`
 	// Snapshots are those of its files, the newest first; none if its runtime makes none.

@@ -111,6 +111,24 @@ type Cloner interface {
 	Clone(ctx context.Context, from string, spec CreateSpec) error
 }
 
+// Adopter is a runtime that can take over containers that it did not make.
+type Adopter interface {
+	// Adopt makes a foreign container one of ours under a CTID, running or stopped. It
+	// changes nothing of its files, and has nothing but Start start it from then on. One
+	// that has that CTID already is nil, so that it can be done again after an
+	// interruption. One of ours is ErrExists, one that cannot be kept as ours
+	// ErrUnsupported, one that is not there ErrNotFound. It returns what Inspect would
+	// say then.
+	Adopt(ctx context.Context, name string, id CTID) (Info, error)
+	// Disown takes back what Adopt has done under that CTID: the container is foreign
+	// again, and is started as it was before. It is nil if there is nothing to take back.
+	Disown(ctx context.Context, name string, id CTID) error
+}
+
+// Adopted is the template of a container that was made in a way that nobody has written
+// down.
+const Adopted = "adopted"
+
 // Freezer is a runtime that can keep all processes of a container from running for
 // a while.
 type Freezer interface {
@@ -241,6 +259,8 @@ type Info struct {
 	Digest string `json:",omitzero"`
 	// Privileged tells that root in the container is root of the host.
 	Privileged bool
+	// IDs of the host that its users have; none if that is not so, or not known.
+	IDs IDRange `json:",omitzero"`
 }
 
 // CreateSpec says what Create makes.
@@ -267,9 +287,19 @@ type CreateSpec struct {
 	// Env are variables of its first process, each NAME=VALUE. They go before those of
 	// its image.
 	Env []string `json:",omitzero"`
+	// Mounts are what it has from outside of its root directory, in the order in which
+	// they are mounted.
+	Mounts []Mount `json:",omitzero"`
 	// Command runs in it in place of the command of its image, after the entrypoint of
 	// that. A template of LXC has an init of its own: ErrUnsupported.
 	Command []string `json:",omitzero"`
+}
+
+// Mount is a file or a directory of the host that a container has at a path. No link in the
+// container leads it elsewhere.
+type Mount struct {
+	Source, Path string // both absolute, and of characters that no list of mounts escapes
+	ReadOnly     bool   `json:",omitzero"`
 }
 
 // When the image of a container is fetched: if the host does not have it, although it

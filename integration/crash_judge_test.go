@@ -163,6 +163,9 @@ func (c *wreck) clean(t testing.TB, l *limb) {
 	if len(left) > 0 {
 		t.Errorf("%s: in the directory of containers: %v", l.host.name, left)
 	}
+	for _, e := range entriesOf(t, l.path("hostler-volumes")) {
+		t.Errorf("%s: volume %s stays", l.host.name, e)
+	}
 	for _, e := range entriesOf(t, l.path("ct")) {
 		t.Errorf("%s: lock %s stays", l.host.name, e)
 	}

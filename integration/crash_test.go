@@ -48,7 +48,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "A15", "A18", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
-		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43", "S51", "S52"}, containerPoints},
+		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43", "S51", "S52", "S54", "S55", "S56"}, containerPoints},
 		{"transfers", []failpoint.Step{"A14", "C19", "S17"}, transferPoints},
 		{"workloads", []failpoint.Step{"C45"}, workloadPoints},
 		{"fences", []failpoint.Step{"C46", "C47"}, fencePoints},
@@ -62,7 +62,7 @@ func groups() []group {
 		{"enrolment", []failpoint.Step{"A8", "A12", "A13", "C6", "C7", "F1", "F2"}, enrolmentPoints},
 		{"replacement", []failpoint.Step{"C24"}, replacementPoints},
 		{"backups", []failpoint.Step{"S44"}, backupPoints},
-		{"podman", []failpoint.Step{"A7", "S41", "S42", "S43", "S51", "S52"}, podmanPoints},
+		{"podman", []failpoint.Step{"A7", "S41", "S42", "S43", "S51", "S52", "S54"}, podmanPoints},
 		{"rules", []failpoint.Step{"A16", "C14", "C25", "C26", "C29", "C30"}, rulePoints},
 		{"notifications", []failpoint.Step{"C27", "C28"}, noticePoints},
 		{"first steps", []failpoint.Step{"C8"}, initPoints},
@@ -260,25 +260,54 @@ func (c *wreck) asked(t *testing.T, l *limb, at *victim) {
 
 func containerPoints(t *testing.T) {
 	c := newWreck(t)
-	c.lives(t, c.addLimb(t, "edge-01", true), "busybox", "A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43", "S51", "S52")
+	l := c.addLimb(t, "edge-01", true)
+	adopted := c.adopted(l, func(t *testing.T, name string) {
+		c.strangerOf(t, l.host, name)
+		c.tool(t, "lxc-start", "-P", l.path("lxc"), "-n", name)
+	})
+	c.lives(t, l, adopted, "busybox", "A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43", "S51", "S52", "S55", "S56")
 }
 
 // podmanPoints are those of an agent that changes files of containers itself.
 func podmanPoints(t *testing.T) {
 	c := newWreck(t)
-	socket := podmantest.Start(t).Socket
-	c.lives(t, c.addLimb(t, "edge-01", true, "[podman]\nuse = \"on\"\nsocket = \""+socket+"\"\n"), podmantest.Image, "A7", "S41", "S42", "S43", "S51", "S52")
+	s := podmantest.Start(t)
+	l := c.addLimb(t, "edge-01", true, "[podman]\nuse = \"on\"\nsocket = \""+s.Socket+"\"\n")
+	adopted := c.adopted(l, func(t *testing.T, name string) {
+		s.Podman(t, "run", "--detach", "--name", name, "--network", "none", "--interactive", podmantest.Image)
+	})
+	c.lives(t, l, adopted, podmantest.Image, "A7", "S41", "S42", "S43", "S51", "S52")
+}
+
+// adopted takes over containers that stranger makes.
+func (c *wreck) adopted(l *limb, stranger func(t *testing.T, name string)) strike {
+	number := 0
+	return strike{failpoint.ContainerAdopted, l.victim, func(t *testing.T) {
+		number++
+		name := fmt.Sprintf("%s-o%d", filepath.Base(c.dir), number)
+		stranger(t, name)
+		c.sees(t, "edge-01", name, "running")
+		id := newCTID()
+		for _, s := range []protocol.Spec{
+			{Kind: protocol.KindAdopt, Target: id, Name: protocol.ContainerName(name), Args: &protocol.AdoptArgs{Privileged: true}},
+			{Kind: protocol.KindDestroy, Target: id, Args: &protocol.StopArgs{GraceMS: 100}},
+		} {
+			if got := c.end(t, l, c.step(t, l, s)); got.State != protocol.StateDone {
+				t.Errorf("%s of %s is %s", s.Kind, name, got)
+			}
+		}
+	}}
 }
 
 // lives kills at each step while containers of a template are led through their lives.
-func (c *wreck) lives(t *testing.T, l *limb, template string, steps ...failpoint.Step) {
+func (c *wreck) lives(t *testing.T, l *limb, first strike, template string, steps ...failpoint.Step) {
 	t.Helper()
 	number := 0
 	cycle := func(t *testing.T) {
 		number++
 		c.cycle(t, l, template, fmt.Sprintf("%s-%d", filepath.Base(c.dir), number))
 	}
-	var strikes []strike
+	strikes := []strike{first}
 	for _, s := range steps {
 		strikes = append(strikes, strike{s, l.victim, cycle})
 	}
@@ -301,7 +330,7 @@ func life(id protocol.CTID, template, name string) []protocol.Spec {
 	snap, twin, made := data.SnapshotName{Snapshot: "s1"}, newCTID(), newCTID()
 	img := data.NewImage{Image: strings.ToLower(name) + ":1"}
 	return []protocol.Spec{
-		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Args: &protocol.CreateArgs{Template: template, Start: true}},
+		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Args: &protocol.CreateArgs{Template: template, Start: true, Volumes: []string{name + ":/srv"}}},
 		{Kind: protocol.KindExec, Target: id, Args: protocol.Command("true")},
 		{Kind: protocol.KindLimit, Target: id, Args: &protocol.LimitArgs{Set: []string{"pids=500"}}},
 		{Kind: protocol.KindConfig, Target: id, Args: &protocol.ConfigArgs{Set: []string{"label.app=web", "limit.pids=400"}}},
@@ -323,6 +352,7 @@ func life(id protocol.CTID, template, name string) []protocol.Spec {
 		{Kind: protocol.KindStart, Target: id},
 		{Kind: protocol.KindStopNow, Target: id},
 		{Kind: protocol.KindDestroy, Target: id, Args: &protocol.StopArgs{GraceMS: 100}},
+		{Kind: protocol.KindVolumeRemove, Args: &protocol.VolumeArgs{Volume: name}},
 	}
 }
 

@@ -121,6 +121,7 @@ var (
 	_ container.Renamer  = (*Runtime)(nil)
 	_ container.Rehoster = (*Runtime)(nil)
 	_ container.Cloner   = (*Runtime)(nil)
+	_ container.Adopter  = (*Runtime)(nil)
 	_ container.Freezer  = (*Runtime)(nil)
 	_ container.Starter  = (*Runtime)(nil)
 	_ container.Logger   = (*Runtime)(nil)
@@ -265,6 +266,18 @@ func (r *Runtime) Rehost(ctx context.Context, name, hostname string, id containe
 // Clone implements container.Cloner.
 func (r *Runtime) Clone(ctx context.Context, from string, spec container.CreateSpec) error {
 	_, err := r.call(ctx, wire.OpClone, r.cfg.Deadlines.Create, wire.Request{Name: from, Create: &spec})
+	return err
+}
+
+// Adopt implements container.Adopter.
+func (r *Runtime) Adopt(ctx context.Context, name string, id container.CTID) (container.Info, error) {
+	a, err := r.call(ctx, wire.OpAdopt, r.cfg.Deadlines.Query, wire.Request{Name: name, CTID: id})
+	return after(a), err
+}
+
+// Disown implements container.Adopter.
+func (r *Runtime) Disown(ctx context.Context, name string, id container.CTID) error {
+	_, err := r.call(ctx, wire.OpDisown, r.cfg.Deadlines.Query, wire.Request{Name: name, CTID: id})
 	return err
 }
 

@@ -202,8 +202,9 @@ func TestConformance(t *testing.T) {
 		m := newMachine(t, func(c *lxc.Config) { c.Images = images })
 		return containertest.Subject{
 			Runtime: m.Runtime, Spec: m.specs,
-			Kill:  func(t *testing.T, name string) { killInit(t, m, name) },
-			Print: func(t *testing.T, name, line string) { printTo(t, m, name, line) },
+			Kill:    func(t *testing.T, name string) { killInit(t, m, name) },
+			Print:   func(t *testing.T, name, line string) { printTo(t, m, name, line) },
+			Foreign: func(t *testing.T) string { return m.foreign(t) },
 		}
 	})
 }
@@ -489,6 +490,95 @@ func TestDebrisIsDestroyed(t *testing.T) {
 	entries, err := os.ReadDir(m.cfg.LXCPath)
 	if err != nil || len(entries) != 0 {
 		t.Errorf("the directory holds %v, %v; want nothing", entries, err)
+	}
+}
+
+// foreign makes a container by LXC's own program, which LXC's service would start.
+func (m *machine) foreign(t *testing.T) string {
+	t.Helper()
+	name := m.prefix + "-theirs"
+	if err := os.MkdirAll(m.cfg.LXCPath, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("lxc-create", "-P", m.cfg.LXCPath, "-n", name, "-t", "busybox").CombinedOutput(); err != nil {
+		t.Fatalf("lxc-create: %v: %s", err, out)
+	}
+	config := filepath.Join(m.cfg.LXCPath, name, "config")
+	raw, err := os.ReadFile(config)
+	if err == nil {
+		err = os.WriteFile(config, append(withoutNetwork(raw), "lxc.start.auto = 1\n"...), 0o640)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// withoutNetwork is a configuration without the bridge of the installation, which need
+// not be there.
+func withoutNetwork(config []byte) []byte {
+	var kept []byte
+	for line := range bytes.Lines(config) {
+		if !bytes.HasPrefix(line, []byte("lxc.net.")) {
+			kept = append(kept, line...)
+		}
+	}
+	return append(kept, "lxc.net.0.type = empty\n"...)
+}
+
+// TestAdoptTakesAutostart: LXC's service no more starts what is adopted, and does again
+// what is made foreign; nothing else of the configuration changes. What cannot be kept is
+// refused, and nothing of it changes.
+func TestAdoptTakesAutostart(t *testing.T) {
+	m := newMachine(t, nil)
+	name, id := m.foreign(t), m.specs().CTID
+	config := filepath.Join(m.cfg.LXCPath, name, "config")
+	raw, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := func() (lines []string) {
+		b, err := os.ReadFile(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			if key, value, ok := strings.Cut(line, "="); ok && !strings.HasPrefix(line, "#") {
+				lines = append(lines, strings.TrimSpace(key)+"="+strings.TrimSpace(value))
+			}
+		}
+		slices.Sort(lines)
+		return lines
+	}
+	before := settings()
+	if _, err := m.Adopt(t.Context(), name, id); err != nil {
+		t.Fatal(err)
+	}
+	after := settings()
+	if i := slices.Index(after, "lxc.start.auto=0"); i < 0 {
+		t.Errorf("LXC starts it by itself: %q", after)
+	} else if after[i] = "lxc.start.auto=1"; !slices.Equal(after, before) {
+		t.Errorf("its settings are %q, and were %q", after, before)
+	}
+	if err := m.Disown(t.Context(), name, id); err != nil || !slices.Equal(settings(), before) {
+		t.Errorf("foreign again, it has %q, %v", settings(), err)
+	}
+	for line, want := range map[string]string{
+		"lxc.rootfs.path = dir:/srv/elsewhere\n":                       "/srv/elsewhere",
+		"lxc.idmap = u 0 900000 65536\n":                               "ids",
+		"lxc.idmap = u 0 900000 1000\nlxc.idmap = u 1000 1000 1\n":     "ids",
+		"lxc.idmap = u 0 900000 65536\nlxc.idmap = g 0 100000 65536\n": "ids",
+	} {
+		changed := append(slices.Clone(raw), line...)
+		if err := os.WriteFile(config, changed, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Adopt(t.Context(), name, id); !errors.Is(err, container.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("with %q: %v", line, err)
+		}
+		if now, err := os.ReadFile(config); err != nil || !bytes.Equal(now, changed) {
+			t.Errorf("with %q the configuration has changed, %v", line, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -85,10 +86,28 @@ func (r *Runtime) known(ctx context.Context, name string, id container.CTID) (bo
 // byCTID returns the container of that id; nil if there is none.
 func (r *Runtime) byCTID(ctx context.Context, id container.CTID) (*listed, error) {
 	all, err := r.list(ctx, map[string][]string{"label": {labelCTID + "=" + string(id)}})
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	return &all[0], nil
+	if len(all) > 0 {
+		return &all[0], nil
+	}
+	if all, err = r.list(ctx, nil); err != nil {
+		return nil, err
+	}
+	for _, l := range all { // of one that was adopted, its labels do not tell
+		if l.Labels[labelCTID] != "" {
+			continue
+		}
+		d, err := r.inspect(ctx, l.ID)
+		switch {
+		case err == nil && d.ctid() == id:
+			return &l, nil
+		case err != nil && !errors.Is(err, container.ErrNotFound):
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
 // specification is what podman makes a container of.
@@ -110,6 +129,16 @@ type specification struct {
 	NetNS      namespace  `json:"netns"`
 	UserNS     *namespace `json:"userns,omitempty"`
 	IDMappings *idMaps    `json:"idmappings,omitempty"`
+	Mounts     []bind     `json:"mounts,omitempty"`
+}
+
+// bind is a mount in the words of the specification of OCI runtimes, which lead no mount
+// out of the container by its links.
+type bind struct {
+	Type        string   `json:"type"`
+	Source      string   `json:"source"`
+	Destination string   `json:"destination"`
+	Options     []string `json:"options"`
 }
 
 type namespace struct {
@@ -132,6 +161,16 @@ func (r *Runtime) body(ctx context.Context, spec container.CreateSpec, image str
 	b := specification{
 		Name: spec.Name, Image: image, Hostname: spec.Called(), Command: spec.Command, Stdin: true, NetNS: namespace{"none"},
 		Labels: map[string]string{labelCTID: string(spec.CTID), labelTemplate: spec.Template},
+	}
+	for _, m := range spec.Mounts {
+		if _, err := os.Stat(m.Source); err != nil {
+			return b, fmt.Errorf("what is to be mounted at %s: %w", m.Path, err)
+		}
+		how := "rw"
+		if m.ReadOnly {
+			how = "ro"
+		}
+		b.Mounts = append(b.Mounts, bind{"bind", m.Source, m.Path, []string{"bind", how}})
 	}
 	if len(spec.Env) > 0 {
 		b.Env = make(map[string]string, len(spec.Env))

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/podmantest"
 	"github.com/hostler-io/hostler/podman"
 	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/runner/rundir"
@@ -178,6 +179,31 @@ func TestForeign(t *testing.T) {
 	whole := m.service.Podman(t, "inspect", "--format", "{{.Id}}", name)
 	if _, err := m.Inspect(t.Context(), whole[:12]); !errors.Is(err, container.ErrNotFound) {
 		t.Errorf("by a part of its id: %v, want ErrNotFound", err)
+	}
+}
+
+// TestAdoptRefuses: a container that something else starts or removes stays foreign, and
+// the error says what to change.
+func TestAdoptRefuses(t *testing.T) {
+	m := newMachine(t)
+	m.service.Podman(t, "pod", "create", "--name", "pod", "--infra=false")
+	for flags, want := range map[string]string{
+		"--restart=always":                      "--restart always",
+		"--restart=unless-stopped":              "--restart unless-stopped",
+		"--rm":                                  "--rm",
+		"--pod=pod":                             "pod",
+		"--label=PODMAN_SYSTEMD_UNIT=x.service": "x.service",
+		"--uidmap=0:900000:1000":                "ids",
+	} {
+		name := fmt.Sprintf("hpt-refused-%d-%d", os.Getpid(), len(flags))
+		m.service.Podman(t, "create", "--name", name, "--network", "none", flags, podmantest.Image)
+		_, err := m.Adopt(t.Context(), name, m.specs().CTID)
+		if !errors.Is(err, container.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("with %s: %v, want a word about %q", flags, err, want)
+		}
+		if info, err := m.Inspect(t.Context(), name); err != nil || info.CTID != "" {
+			t.Errorf("with %s it is %+v, %v", flags, info, err)
+		}
 	}
 }
 

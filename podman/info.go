@@ -76,6 +76,9 @@ func infoOf(name, status string, pid int, labels map[string]string) container.In
 	if i.State == container.StateRunning || i.State == container.StateFrozen {
 		i.InitPID = pid
 	}
+	if first, err := firstID(labels); err == nil && first != 0 {
+		i.IDs = container.IDRange{First: first, Count: idsEach}
+	}
 	n := networkOf(labels)
 	i.MAC = n.MAC
 	if n.Address.IsValid() {
@@ -99,6 +102,8 @@ type details struct {
 	ImageName     string
 	OCIConfigPath string
 	OCIRuntime    string
+	StaticDir     string // of files that go with it
+	Pod           string
 	State         struct {
 		Status   string
 		PID      int `json:"Pid"`
@@ -113,14 +118,22 @@ type details struct {
 		StopSignal       json.RawMessage // a number, or since podman 5 a name
 	}
 	GraphDriver storage
-	HostConfig  struct {
-		IDMappings *struct {
-			UIDMap []string `json:"UidMap"`
-		}
-	}
+	mark        *mark // of one that was adopted
+	HostConfig  hostConfig
+
 	NetworkSettings struct {
 		address
 		Networks map[string]address
+	}
+}
+
+// hostConfig is what podman was asked for when it made a container.
+type hostConfig struct {
+	AutoRemove    bool
+	RestartPolicy struct{ Name string }
+	IDMappings    *struct {
+		UIDMap []string `json:"UidMap"`
+		GIDMap []string `json:"GidMap"`
 	}
 }
 
@@ -137,10 +150,10 @@ func (d details) network() container.Network { return networkOf(d.Config.Labels)
 
 func (d details) info() container.Info {
 	i := infoOf(d.Name, d.State.Status, d.State.PID, d.Config.Labels)
-	if i.CTID != "" {
+	if i.CTID != "" && d.mark == nil {
 		return i
 	}
-	// Of a foreign container, our labels mean nothing.
+	// What was not made by us has no labels of ours that mean anything.
 	i.Template, i.MAC, i.Addresses = d.ImageName, "", nil
 	i.Privileged = d.HostConfig.IDMappings == nil || len(d.HostConfig.IDMappings.UIDMap) == 0
 	all := []address{d.NetworkSettings.address}
@@ -189,6 +202,9 @@ func (r *Runtime) inspect(ctx context.Context, name string) (d details, err erro
 	err = r.api.call(ctx, http.MethodGet, "/containers/"+url.PathEscape(name)+"/json", nil, nil, &d)
 	if err == nil && d.Name != name && d.ID != name {
 		err = container.ErrNotFound
+	}
+	if err == nil {
+		err = d.readMark()
 	}
 	if errors.Is(err, container.ErrNotFound) {
 		return details{}, container.ErrNotFound

@@ -42,6 +42,7 @@ var DefaultIDs = container.IDRange{First: 1_668_435_456, Count: 1024 << 16}
 type Runtime struct {
 	shooting
 	promoting
+	adopting
 	cfg Config
 	api *api
 
@@ -55,6 +56,7 @@ var (
 	_ container.Creator = (*Runtime)(nil)
 	_ container.Renamer = (*Runtime)(nil)
 	_ container.Cloner  = (*Runtime)(nil)
+	_ container.Adopter = (*Runtime)(nil)
 	_ container.Freezer = (*Runtime)(nil)
 	_ container.Starter = (*Runtime)(nil)
 	_ container.Logger  = (*Runtime)(nil)
@@ -75,7 +77,7 @@ func New(cfg Config) (*Runtime, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Runtime{cfg: cfg, api: newAPI(cfg.Socket), held: make(map[string]chan struct{})}
-	r.shooting, r.promoting = shooting{r}, promoting{r}
+	r.shooting, r.promoting, r.adopting = shooting{r}, promoting{r}, adopting{r}
 	return r, nil
 }
 

@@ -88,7 +88,12 @@ func TestConformance(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-		}, Print: func(t *testing.T, name, line string) { printTo(t, m, name, "/proc/%d/fd/1", line) }}
+		}, Print: func(t *testing.T, name, line string) { printTo(t, m, name, "/proc/%d/fd/1", line) },
+			Foreign: func(t *testing.T) string {
+				name := fmt.Sprintf("hpt-theirs-%d", os.Getpid())
+				m.service.Podman(t, "create", "--name", name, "--network", "none", "--interactive", podmantest.Image)
+				return name
+			}}
 	})
 }
 

@@ -51,6 +51,7 @@ var powers = []power{
 	{"files brought into containers outside allowed paths", []protocol.Kind{protocol.KindContainerPush}, byPath},
 	{"files fetched from containers outside allowed paths", []protocol.Kind{protocol.KindContainerPull}, byPath},
 	{"new containers, which can be privileged, mount the host's directories and bring hooks and raw keys", []protocol.Kind{protocol.KindCreate, protocol.KindClone}, byNothing},
+	{"containers of others, which can be privileged", []protocol.Kind{protocol.KindAdopt}, byNothing},
 	{"the configuration of containers: privileges, host mounts, hooks and raw keys", []protocol.Kind{protocol.KindConfig, protocol.KindSet}, byNothing},
 	{"unsigned imports, whose content runs as root", []protocol.Kind{protocol.KindImageImportUnsigned, kindImport, kindBuild, kindRestore, protocol.KindRestore, protocol.KindDemote}, byNothing},
 	{"the policy itself", []protocol.Kind{protocol.KindPolicySet}, byNothing},

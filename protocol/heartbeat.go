@@ -73,6 +73,10 @@ type Container struct {
 	Privileged bool     `json:"privileged,omitzero"`
 	Addresses  []string `json:"addresses,omitempty"`
 	Labels     []string `json:"labels,omitempty"` // k=v, sorted
+	// Volumes and Mounts are what it has from outside of its root directory, as package
+	// mount writes them.
+	Volumes []string `json:"volumes,omitempty"`
+	Mounts  []string `json:"mounts,omitempty"`
 }
 
 // AlertInfo is an alert that is raised.

@@ -107,10 +107,10 @@ const (
 
 // kinds is the one table. It is never written. Each row stands in the file of its
 // kind.
-var kinds = tableOf(slices.Concat(kindsOfSnapshots(), kindsOfBackups(), kindsOfNetworks(), kindsOfImages(), []KindInfo{
+var kinds = tableOf(slices.Concat(kindsOfSnapshots(), kindsOfBackups(), kindsOfNetworks(), kindsOfImages(), kindsOfVolumes(), []KindInfo{
 	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindHostCheck(), kindHostUpgrade(), kindPolicySet(),
 	kindExec(), kindContainerAttach(), kindContainerPush(), kindContainerPull(),
-	kindCreate(), kindClone(), kindPromote(), kindDemote(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindRename(), kindDestroy(),
+	kindCreate(), kindClone(), kindAdopt(), kindPromote(), kindDemote(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindRename(), kindDestroy(),
 	kindFreeze(), kindUnfreeze(), kindLogs(), kindInspect(), kindLimit(), kindSet(), kindConfig(),
 })...)
 

@@ -30,6 +30,8 @@ type CreateArgs struct {
 	Start   bool     `json:"start,omitzero" doc:"Start it too."`
 	// What was asked for before there was this field is not privileged either.
 	Expose     []string        `json:"expose,omitempty" example:"[\"8080:80/tcp\"]" doc:"Ports of the host that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp."`
+	Volumes    []string        `json:"volumes,omitempty" example:"[\"data:/srv\"]" doc:"Volumes of the host, each NAME:/path or NAME:/path:ro. One that is not there is made; it stays when the container goes."`
+	Mounts     []string        `json:"mounts,omitempty" example:"[\"/etc/ssl/certs:/etc/ssl/certs:ro\"]" doc:"Files and directories of the host, each /host/path:/path or /host/path:/path:ro."`
 	Privileged bool            `json:"privileged,omitzero" doc:"Root in it is root of its host. Else it has users of its own."`
 	Limits     []string        `json:"limits,omitempty" example:"[\"memory=256MiB\"]" doc:"What it may use at most, each RESOURCE=VALUE, as container.limit takes them."`
 	Env        []string        `json:"env,omitempty" example:"[\"LANG=C.UTF-8\"]" doc:"Variables of its first process, each NAME=VALUE, beside those of its image."`
@@ -50,7 +52,7 @@ func (c *CreateArgs) check() error {
 			return err
 		}
 	}
-	n := setting.New{Template: c.Template, Class: c.Class, Offline: c.Offline, Limits: c.Limits, Env: c.Env, Command: c.Command, Expose: c.Expose, Health: c.Health, Schedules: c.Schedules}
+	n := setting.New{Template: c.Template, Class: c.Class, Offline: c.Offline, Limits: c.Limits, Env: c.Env, Command: c.Command, Expose: c.Expose, Volumes: c.Volumes, Mounts: c.Mounts, Health: c.Health, Schedules: c.Schedules}
 	if err := n.Check(); err != nil {
 		return err
 	}

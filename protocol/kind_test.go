@@ -92,7 +92,7 @@ func TestMarshalSpec(t *testing.T) {
 
 // TestKinds holds the table to its form.
 func TestKinds(t *testing.T) {
-	word := regexp.MustCompile(`^(host|container|image|network|policy)\.[a-z][a-z-]*$`)
+	word := regexp.MustCompile(`^(host|container|image|network|policy|volume)\.[a-z][a-z-]*$`)
 	types := map[string]string{} // of members, which mean the same in all kinds
 	for _, k := range protocol.Kinds() {
 		i, ok := protocol.KindOf(k)

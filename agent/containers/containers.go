@@ -73,6 +73,8 @@ type Config struct {
 	Limiter Limiter
 	// Backups are those of this host; nil if it has none.
 	Backups Backups
+	// Volumes are those of this host; nil if it has none.
+	Volumes Volumes
 	// Witness begins to watch the first process of a container, and returns what waits
 	// for its end. nil: of ends, no more is known than that they were.
 	Witness func(pid int) (wait func(context.Context) (queue.End, error), err error)
@@ -110,6 +112,7 @@ type Containers struct {
 	unlooked []container.Kind        // runtimes whose containers were not seen yet
 	pokes    []chan struct{}         // ask for a look, one for each runtime
 	looks    atomic.Uint64           // counts what was seen of containers, to tell old looks
+	forgot   uint64                  // looks that began before this one may see what is gone
 	again    *loop.Timer             // for corrections
 	contact  *contact
 	exposer  exposer
@@ -117,6 +120,7 @@ type Containers struct {
 	schedule *loop.Timer // a look at what is due
 	backed   backed
 	staying  staying
+	removing map[string]bool // volumes, by name
 }
 
 // Counters count since New. They may be read by any goroutine.
@@ -152,7 +156,7 @@ type managed struct {
 
 // New returns the containers of a host, of which nothing is known.
 func New(cfg Config) *Containers {
-	c := &Containers{cfg: cfg, managed: make(map[protocol.CTID]*managed), foreign: make(map[container.Kind][]container.Info), away: make(map[container.Kind]bool)}
+	c := &Containers{cfg: cfg, managed: make(map[protocol.CTID]*managed), foreign: make(map[container.Kind][]container.Info), away: make(map[container.Kind]bool), removing: make(map[string]bool)}
 	for _, r := range cfg.Runtimes {
 		c.pokes = append(c.pokes, make(chan struct{}, 1))
 		c.unlooked = append(c.unlooked, r.Kind())
@@ -192,9 +196,15 @@ func (c *Containers) Applied(change queue.Change) {
 		c.nets = *change.Networks
 		ports{c}.poke()
 	}
+	if len(change.Delete) > 0 {
+		c.forgot = c.looks.Add(1)
+	}
 	for _, id := range change.Delete {
 		if m := c.managed[id]; m != nil && len(claimed(&m.rec)) > 0 {
 			ports{c}.poke()
+		}
+		if m := c.managed[id]; m != nil && !m.rec.Made {
+			c.Look() // it may be foreign again
 		}
 		delete(c.managed, id)
 	}
@@ -207,7 +217,7 @@ func (c *Containers) Applied(change queue.Change) {
 			m.rec = rec
 			m.free = m.free && len(rec.Settings.Opening) > 0
 		} else {
-			c.managed[rec.CTID] = &managed{rec: rec}
+			c.managed[rec.CTID] = adopt{c}.adopted(&managed{rec: rec})
 		}
 	}
 	if len(change.Put) > 0 {

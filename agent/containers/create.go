@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/mount"
 	"github.com/hostler-io/hostler/protocol/port"
 )
 
@@ -46,7 +47,7 @@ func (h create) Admit(s *protocol.Spec) error {
 	if args.Class == contract.Unique && h.cfg.Leases == nil {
 		return fmt.Errorf("%w: a unique container needs leases of a coordinator, and this host has none", actions.CodeUnsupported)
 	}
-	return errors.Join(limitable(h.Containers, set), checkable(h.Containers, args.Health), counted(h.cfg.Coordinator, args.Offline))
+	return errors.Join(volumes(h).admit(args.Volumes, args.Mounts), limitable(h.Containers, set), checkable(h.Containers, args.Health), counted(h.cfg.Coordinator, args.Offline))
 }
 
 // Prepare implements [actions.Handler]. A container that is remembered by that id and
@@ -73,6 +74,10 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 			err = networks(h).exposable(args.Network, len(opening))
 		}
 	}
+	mounts, wrong := mount.Parse(args.Volumes, args.Mounts)
+	if err = errors.Join(err, wrong); err == nil {
+		err = volumes(h).claim(s.Target, mounts, args.Privileged)
+	}
 	switch {
 	case err != nil: // the host had it when the action was accepted
 		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: err.Error()}
@@ -84,7 +89,7 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 		Offline: offline.String(), Labels: slices.Sorted(slices.Values(args.Labels)), Template: args.Template,
 		MAC: container.MAC(container.CTID(s.Target.String())),
 		Settings: queue.Settings{
-			Limits: limit.Limits(nil).With(set), Env: slices.Sorted(slices.Values(args.Env)), Hostname: args.Hostname, Command: args.Command, Opening: opening, Health: args.Health, Network: args.Network,
+			Limits: limit.Limits(nil).With(set), Env: slices.Sorted(slices.Values(args.Env)), Hostname: args.Hostname, Command: args.Command, Opening: opening, Health: args.Health, Mounts: mounts, Network: args.Network,
 			Schedules: contract.Schedules{}.With(args.Schedules),
 		},
 	}), nil
@@ -135,6 +140,9 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 			Name: string(o.rec.Name), CTID: container.CTID(o.rec.CTID.String()), Template: o.rec.Template, Network: network,
 			Privileged: argsOf(o.spec).Privileged, Pull: argsOf(o.spec).Pull,
 			Hostname: string(o.rec.Settings.Hostname), Env: o.rec.Settings.Env, Command: o.rec.Settings.Command,
+		}
+		if spec.Mounts, err = (mounted{o}).mounts(); err != nil {
+			return queue.Change{}, err
 		}
 		switch o.spec.Kind {
 		case protocol.KindRestore:

@@ -117,6 +117,9 @@ func (c *Containers) listed(l listing) {
 			c.saw(m, info, l.look)
 			continue
 		}
+		if (adopt{c}).since(l, info) || !id.IsZero() && c.forgot > l.look {
+			continue
+		}
 		foreign = append(foreign, info)
 	}
 	for id, m := range c.managed {

@@ -39,6 +39,9 @@ func (o *operation) start(ctx context.Context) (err error) {
 	if why := mayRun(&o.rec, o.cfg.Leases, o.contact.Away()); why != "" {
 		return fmt.Errorf("%w: %s", errHeld, why)
 	}
+	if err := (mounted{o}).own(ctx); err != nil {
+		return err
+	}
 	if err := o.prepared(ctx); err != nil {
 		return err
 	}

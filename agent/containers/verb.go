@@ -27,6 +27,7 @@ func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
 		protocol.KindClone:    clone{create{c}},
 		protocol.KindPromote:  promote{needs{verb{Containers: c}, "promote"}},
 		protocol.KindDemote:   create{c},
+		protocol.KindAdopt:    adopt{c},
 		protocol.KindStart:    verb{Containers: c, prepare: c.toRun, do: (*operation).startNow, forgets: true},
 		protocol.KindStop:     stop,
 		protocol.KindStopNow:  stopNow{stop},
@@ -43,6 +44,7 @@ func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
 		protocol.KindReset:    verb{Containers: c, prepare: c.toReset, do: (*operation).reset, forgets: true},
 	}
 	all[protocol.KindNetworkCreate], all[protocol.KindNetworkRemove] = networkCreate{networks{c}}, networkRemove{networks{c}}
+	all[protocol.KindVolumeRemove] = removeVolume{c}
 	maps.Copy(all, snapshots(c))
 	return all
 }

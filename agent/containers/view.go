@@ -8,6 +8,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/mount"
 )
 
 // Container is a container as the agent knows and sees it.
@@ -84,6 +85,7 @@ func (m *managed) show(all *Containers) protocol.Container {
 		Broken: m.rec.Broken, Failures: m.rec.Failures, Addresses: addresses(m.info), ContainerStatus: m.status(all),
 		Privileged: m.seen && m.info.Privileged,
 	}
+	c.Volumes, c.Mounts = mount.Split(m.rec.Settings.Mounts)
 	if len(c.Addresses) == 0 && m.rec.Address != "" {
 		c.Addresses = []string{m.rec.Address}
 	}

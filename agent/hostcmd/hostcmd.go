@@ -28,6 +28,7 @@ type Host struct {
 	Images    ImageSetup
 	LXCPath   string // the directory of the containers of LXC
 	LXCHelper string
+	Volumes   string // the directory of the volumes
 	Podman    string // the socket of podman's service
 	Bridge    string // of the containers; empty is none
 	Mark      string // of the agent's rules of the packet filter
@@ -63,6 +64,7 @@ func (h Host) Printers(runtimes []container.Runtime) (map[protocol.Kind][]string
 	for kind, verb := range map[protocol.Kind]string{protocol.KindNetworkList: "ls", protocol.KindNetworkCleanup: "cleanup"} {
 		all[kind] = []string{"networks", verb, "--socket=" + h.Socket, "--bridge=" + h.Bridge, "--mark=" + h.Mark}
 	}
+	all[protocol.KindVolumeList] = []string{"volumes", "ls", "--socket=" + h.Socket, "--dir=" + h.Volumes}
 	images, err := h.imagePrinters(runtimes)
 	if err != nil {
 		return nil, err
@@ -94,7 +96,7 @@ type Config struct {
 // Commands are all of them. Those that people do not call are hidden.
 func (c Config) Commands() []*cobra.Command {
 	return []*cobra.Command{
-		c.filesCommand(), c.imagesCommand(), c.backupsCommand(), networksCommand(), logsCommand(), inspectCommand(),
+		c.filesCommand(), c.imagesCommand(), c.backupsCommand(), networksCommand(), volumesCommand(), logsCommand(), inspectCommand(),
 		c.checkCommand(), c.auditCommand(), c.metricsCommand(),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/mount"
 	"github.com/hostler-io/hostler/protocol/port"
 )
 
@@ -217,6 +218,8 @@ type Settings struct {
 	// action is about to add: no other container gets them meanwhile.
 	Ports   []port.Mapping `json:"ports,omitempty"`
 	Opening []port.Mapping `json:"opening,omitempty"`
+	// Mounts are its volumes, and what it has of the host's files.
+	Mounts []mount.Mount `json:"mounts,omitempty"`
 	// Paused is the action for which the container is frozen, and RolledBack the last
 	// that has given it the files of a snapshot.
 	Paused     string `json:"paused,omitzero"`

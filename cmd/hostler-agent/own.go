@@ -53,7 +53,7 @@ func (c config) told(self string, s state) hostcmd.Host {
 	return hostcmd.Host{
 		Program: self, Socket: c.Socket, State: string(s), Metrics: s.metrics(),
 		Images:  hostcmd.ImageSetup{Dir: s.images(), Registries: c.Images.registries(), MaxBytes: int64(c.Images.MaxGiB) << 30},
-		LXCPath: c.LXC.Path, LXCHelper: c.LXC.Helper, Podman: c.Podman.Socket, Bridge: c.Network.Bridge, Mark: s.mark(),
+		LXCPath: c.LXC.Path, LXCHelper: c.LXC.Helper, Volumes: c.volumes(), Podman: c.Podman.Socket, Bridge: c.Network.Bridge, Mark: s.mark(),
 		Targets: c.Backups.Targets,
 	}
 }

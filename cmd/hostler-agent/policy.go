@@ -49,7 +49,7 @@ func localPolicy(path string, host protocol.HostID, own []string) (*policy.Polic
 // own are the files and directories on which this agent rests, wherever they were
 // put: by their names, and by those where links lead, as files are held to those.
 func (c *config) own() []string {
-	all := []string{c.StateDir, c.Policy, c.Socket, c.Commands.Supervisor, c.LXC.Path, c.LXC.Helper}
+	all := []string{c.StateDir, c.Policy, c.Socket, c.Commands.Supervisor, c.LXC.Path, c.LXC.Helper, c.volumes()}
 	if c.path != "" {
 		all = append(all, c.path)
 	}
@@ -199,3 +199,7 @@ func showPolicy(w io.Writer, c config) error {
 	fmt.Fprintf(w, "# policy %d of the fleet, %s, with %d signatures\n%s", kept.Number, protocol.Sum(kept.Text), len(kept.Signed), kept.Text)
 	return nil
 }
+
+// volumes is the directory of the volumes. It lies beside that of the containers, so that
+// their users pass through to it as they do to them.
+func (c *config) volumes() string { return filepath.Join(filepath.Dir(c.LXC.Path), "hostler-volumes") }

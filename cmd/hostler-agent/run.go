@@ -31,6 +31,7 @@ import (
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
+	"github.com/hostler-io/hostler/volume"
 )
 
 // errJoined ends the agent of a host without a fleet, so that the next one
@@ -163,6 +164,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	defer func() { err = errors.Join(err, prober.Close()) }()
 	cfg.Probe = prober.Probe
 	cfg.Witness, cfg.Leaving, cfg.Limiter, cfg.Backups = watchEnd, leaving(systemdRuns), limits, backups{s, c.Backups.Targets}
+	cfg.Volumes = &volume.Store{Dir: c.volumes()}
 	if c.Network.Bridge != "" {
 		if cfg.Network, err = newBridges(c.Network, s); err != nil {
 			return err

@@ -29,6 +29,8 @@ const (
 	OpRename  Op = "rename"
 	OpRehost  Op = "rehost"
 	OpClone   Op = "clone"
+	OpAdopt   Op = "adopt"
+	OpDisown  Op = "disown"
 	OpFreeze  Op = "freeze"
 	OpThaw    Op = "unfreeze"
 )
@@ -62,6 +64,7 @@ type fakeContainer struct {
 	snapshots []container.Snapshot
 	rollbacks []string
 	hostname  string
+	adopted   bool
 }
 
 // fakeWatcher hands events from whoever causes them to the goroutine in Watch.
@@ -75,6 +78,7 @@ var (
 	_ container.Creator = (*Fake)(nil)
 	_ container.Renamer = (*Fake)(nil)
 	_ container.Cloner  = (*Fake)(nil)
+	_ container.Adopter = (*Fake)(nil)
 	_ container.Freezer = (*Fake)(nil)
 	_ container.Watcher = (*Fake)(nil)
 )

@@ -34,6 +34,9 @@ func TestFake(t *testing.T) {
 			if err := fake.Enter(name, container.StateStopped); err != nil {
 				t.Error(err)
 			}
+		}, Foreign: func(*testing.T) string {
+			fake.Put(container.Info{Name: "theirs", State: container.StateStopped})
+			return "theirs"
 		}}
 	})
 }

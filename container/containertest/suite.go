@@ -28,6 +28,9 @@ type Subject struct {
 	// Print has a running container print a line, to where its log is made of; nil if
 	// the runtime keeps none.
 	Print func(t *testing.T, name, line string)
+	// Foreign makes a stopped container that others have made, which may be taken over,
+	// and returns its name.
+	Foreign func(t *testing.T) string
 	// Patience bounds every single wait; default 2 min.
 	Patience time.Duration
 }
@@ -47,6 +50,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		"Rehost":            testRehost,
 		"Clone":             testClone,
 		"Promote":           testPromote,
+		"Adopt":             testAdopt,
+		"Mounts":            testMounts,
 		"Freeze":            testFreeze,
 		"Log":               testLog,
 		"Snapshot":          testSnapshot,

@@ -186,6 +186,11 @@ func follow(inv core.Inventory, a *core.Action, r *protocol.Report) (core.Invent
 	default:
 		all[i] = *r.Container
 	}
+	if !destroyed { // it is foreign no more, if it was
+		all = slices.DeleteFunc(all, func(ct protocol.Container) bool {
+			return ct.CTID.IsZero() && ct.Name == r.Container.Name && ct.Runtime == r.Container.Runtime
+		})
+	}
 	inv.Containers = all
 	return inv, true
 }

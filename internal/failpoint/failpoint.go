@@ -78,6 +78,9 @@ const (
 	BackupKept         Step = "S44" // a backup of a container has its name, by the agent's helper
 	ImageMade          Step = "S51" // an image that was made of a container has its name
 	ImageForgotten     Step = "S52" // an image that became a container again has lost its name
+	VolumeMade         Step = "S55" // a volume has its name, by the agent
+	VolumeDoomed       Step = "S56" // a volume has left its name, by the agent
+	ContainerAdopted   Step = "S54" // a foreign container is ours, by the LXC helper or the agent
 )
 
 // The steps that the coordinator takes, one transaction each where nothing else
@@ -137,7 +140,7 @@ func Steps() []Step {
 		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept, RulesKept, AbsenceKept, PortsApplied, BridgeMade, BridgeRemoved, UpgradeStaged, UpgradeTried, ProgramReplaced,
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
-		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed, SnapshotMade, SnapshotRestored, SnapshotDoomed, BackupKept, ImageMade, ImageForgotten,
+		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed, SnapshotMade, SnapshotRestored, SnapshotDoomed, BackupKept, ImageMade, ImageForgotten, ContainerAdopted, VolumeMade, VolumeDoomed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
 		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, AutoRuleSet, WorkloadDecided, FenceStepped, FenceDevicesSet, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,

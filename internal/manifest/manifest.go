@@ -44,6 +44,8 @@ type Shape struct {
 	Command    []string          `yaml:"command"`
 	Network    string            `yaml:"network"`
 	Ports      []string          `yaml:"ports"`
+	Volumes    []string          `yaml:"volumes"`
+	Mounts     []string          `yaml:"mounts"`
 	Health     *Health           `yaml:"health"`
 	Backup     *Schedule         `yaml:"backup"`
 	Snapshot   *Schedule         `yaml:"snapshot"`
@@ -202,8 +204,8 @@ func (c *Container) complete(own map[string]Shape, profile func(string) ([]byte,
 }
 
 // With is the shape with that of more in its place where more says something. Labels,
-// limits and variables of both are there; ports, the command and the check are those of
-// one of them.
+// limits and variables of both are there; ports, volumes, mounts, the command and the
+// check are those of one of them.
 func (s Shape) With(more Shape) Shape {
 	for _, m := range []struct{ to, from *string }{
 		{&s.Image, &more.Image}, {&s.Runtime, &more.Runtime}, {&s.Class, &more.Class}, {&s.Offline, &more.Offline}, {&s.Hostname, &more.Hostname}, {&s.Network, &more.Network},
@@ -218,8 +220,10 @@ func (s Shape) With(more Shape) Shape {
 	if len(more.Command) > 0 {
 		s.Command = more.Command
 	}
-	if more.Ports != nil {
-		s.Ports = more.Ports
+	for _, m := range []struct{ to, from *[]string }{{&s.Ports, &more.Ports}, {&s.Volumes, &more.Volumes}, {&s.Mounts, &more.Mounts}} {
+		if *m.from != nil {
+			*m.to = *m.from
+		}
 	}
 	if more.Health != nil {
 		s.Health = more.Health
@@ -279,6 +283,7 @@ func (s Shape) Create() protocol.CreateArgs {
 	return protocol.CreateArgs{
 		Expose: s.Ports, Health: health, Network: s.Network, Schedules: contract.Schedules{}.With(s.Schedules()),
 		Template: s.Image, Runtime: s.Runtime, Class: s.Class, Offline: s.Offline, Hostname: protocol.ContainerName(s.Hostname),
+		Volumes: s.Volumes, Mounts: s.Mounts,
 		Labels: Pairs(s.Labels), Limits: Pairs(s.Limits), Env: Pairs(s.Env), Command: s.Command,
 		Start: s.Start != nil && *s.Start, Privileged: s.Privileged != nil && *s.Privileged,
 	}

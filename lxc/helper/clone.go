@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	golxc "github.com/lxc/go-lxc"
@@ -65,7 +66,7 @@ func (h cloning) duplicate(from *target, spec container.CreateSpec, ids containe
 		return err
 	}
 	defer c.Release()
-	if err := inherit(c, source.ConfigFileName()); err != nil {
+	if err := inherit(c, source.ConfigFileName(), from.record.Mounts); err != nil {
 		return err
 	}
 	own := append(networkSettings(spec.Network), setting{"lxc.rootfs.path", "dir:" + to}, setting{"lxc.uts.name", spec.Called()})
@@ -81,8 +82,9 @@ func (h cloning) duplicate(from *target, spec container.CreateSpec, ids containe
 	return errors.Join(os.Chown(h.dir(spec.Name), 0, int(ids.First)), os.Chmod(h.dir(spec.Name), 0o710))
 }
 
-// inherit takes over a configuration, but for what each container has of its own.
-func inherit(c *golxc.Container, config string) error {
+// inherit takes over a configuration, but for what each container has of its own, and for
+// what is mounted by us.
+func inherit(c *golxc.Container, config string, mounts []container.Mount) error {
 	if err := c.LoadConfigFile(config); err != nil {
 		return fmt.Errorf("loading %s: %w", config, err)
 	}
@@ -91,5 +93,14 @@ func inherit(c *golxc.Container, config string) error {
 			return fmt.Errorf("clearing %s: %w", key, err)
 		}
 	}
-	return nil
+	var kept []setting
+	for _, entry := range c.ConfigItem(mountEntry) {
+		if entry != "" && !slices.ContainsFunc(mounts, func(m container.Mount) bool { return entryOf(m) == entry }) {
+			kept = append(kept, setting{mountEntry, entry})
+		}
+	}
+	if err := c.ClearConfigItem(mountEntry); err != nil {
+		return fmt.Errorf("clearing %s: %w", mountEntry, err)
+	}
+	return apply(c, kept)
 }

@@ -30,7 +30,12 @@ func (h *host) create(spec container.CreateSpec, img *container.Image) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
-	rec := record{CTID: spec.CTID, Template: spec.Template, Hostname: spec.Hostname, State: recordCreating}
+	rec := record{CTID: spec.CTID, Template: spec.Template, Hostname: spec.Hostname, Mounts: spec.Mounts, State: recordCreating}
+	for _, m := range spec.Mounts {
+		if _, err := os.Stat(m.Source); err != nil {
+			return fmt.Errorf("what is to be mounted at %s: %w", m.Path, err)
+		}
+	}
 	make := func() error { return h.unpack(spec, img, &rec) }
 	if img == nil {
 		template := filepath.Join(templateDir, "lxc-"+spec.Template)
@@ -247,7 +252,7 @@ func (h *host) amend(spec container.CreateSpec, ids container.IDRange, more ...s
 	if err := c.ClearConfigItem("lxc.uts.name"); err != nil { // a template writes its own
 		return fmt.Errorf("clearing lxc.uts.name: %w", err)
 	}
-	settings := slices.Concat(confinement(c), terminals(c), profiles(c), unprivileged(c, ids), more, []setting{{"lxc.uts.name", spec.Called()}})
+	settings := slices.Concat(confinement(c), terminals(c), profiles(c), unprivileged(c, ids), mounting(spec.Mounts), more, []setting{{"lxc.uts.name", spec.Called()}})
 	if err := apply(c, settings); err != nil {
 		return err
 	}

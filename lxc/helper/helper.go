@@ -112,6 +112,10 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 			return wire.Answer{}, errors.New("clone without a specification")
 		}
 		return wire.Answer{}, cloning{h}.clone(req.Name, *req.Create)
+	case wire.OpAdopt:
+		return h.seenAfter(req.Name, adopting{h}.adopt(req.Name, req.CTID))
+	case wire.OpDisown:
+		return wire.Answer{}, adopting{h}.disown(req.Name, req.CTID)
 	case wire.OpSnapshot, wire.OpRollback, wire.OpDropSnapshot:
 		if req.Snapshot == nil {
 			return wire.Answer{}, errors.New(op + " without a snapshot")

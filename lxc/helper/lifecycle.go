@@ -49,6 +49,9 @@ func (h *host) startContainer(name string, groups []container.GroupFile) error {
 			return fmt.Errorf("%w: it does not finish stopping", container.ErrBusy)
 		}
 	}
+	if err := mountpoints(h, name, t.record); err != nil {
+		return err
+	}
 	return h.launch(c, t.record.Argv, groupSettings(groups))
 }
 

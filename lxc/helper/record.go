@@ -34,6 +34,11 @@ type record struct {
 	// Renaming tells that the configuration may say another name than that of the
 	// directory, which is the one that counts.
 	Renaming bool `json:",omitzero"`
+	// Adopted tells that somebody else has made it, and Autostart that LXC started it with
+	// the host until then.
+	Adopted, Autostart bool `json:",omitzero"`
+	// Mounts are what it has from outside of its root directory.
+	Mounts []container.Mount `json:",omitzero"`
 	// IDs of the host that the container has alone; none of a privileged one.
 	IDs container.IDRange `json:",omitzero"`
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	golxc "github.com/lxc/go-lxc"
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
@@ -160,6 +161,14 @@ func (h *host) reconfigure(name, called string) error {
 	if err := apply(c, settings); err != nil {
 		return err
 	}
+	if err := h.replaceConfig(c, name); err != nil {
+		return err
+	}
+	return signpost(rootfs, before, called)
+}
+
+// replaceConfig writes the configuration of a container in place of the one that it has.
+func (h *host) replaceConfig(c *golxc.Container, name string) error {
 	config := filepath.Join(h.dir(name), "config")
 	if err := c.SaveConfigFile(config + ".new"); err != nil {
 		return fmt.Errorf("saving the configuration: %w", err)
@@ -170,7 +179,7 @@ func (h *host) reconfigure(name, called string) error {
 	if err := os.Rename(config+".new", config); err != nil {
 		return err
 	}
-	return signpost(rootfs, before, called)
+	return rundir.SyncDir(h.dir(name))
 }
 
 func syncFile(path string) error {

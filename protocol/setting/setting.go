@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/mount"
 	"github.com/hostler-io/hostler/protocol/port"
 )
 
@@ -31,7 +32,7 @@ const (
 )
 
 // fixed are settings that are decided when a container is made.
-var fixed = []string{"class", "command", "env", "image", "name", "network", "privileged", "runtime"}
+var fixed = []string{"class", "command", "env", "image", "mounts", "name", "network", "privileged", "runtime", "volumes"}
 
 // New is what a new container is asked for with, in the words of the command line.
 type New struct {
@@ -43,6 +44,8 @@ type New struct {
 	Env      []string        `json:"env,omitempty"`
 	Command  []string        `json:"command,omitempty"`
 	Expose   []string        `json:"expose,omitempty"`
+	Volumes  []string        `json:"volumes,omitempty"`
+	Mounts   []string        `json:"mounts,omitempty"`
 	Health   *contract.Check `json:"health,omitempty"` // nil is none
 	contract.Schedules
 }
@@ -73,6 +76,9 @@ func (n *New) Check() error {
 	}
 	if _, err := port.ParseAll(n.Expose); err != nil {
 		return fmt.Errorf("expose: %w", err)
+	}
+	if _, err := mount.Parse(n.Volumes, n.Mounts); err != nil {
+		return err
 	}
 	return nil
 }

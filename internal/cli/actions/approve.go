@@ -309,6 +309,12 @@ func (b *bundle) containers() []string {
 	switch {
 	case s.Target.IsZero():
 		return nil
+	case s.Kind == protocol.KindAdopt:
+		one := "a foreign one, "
+		if protocol.ArgsOf[protocol.AdoptArgs](s).Privileged {
+			one = "a foreign one, which may be privileged (root in it is root of the host), "
+		}
+		return []string{one + string(s.Name) + " " + s.Target.String()}
 	case s.Kind == protocol.KindCreate:
 		one := "a new one, "
 		if protocol.ArgsOf[protocol.CreateArgs](s).Privileged {

@@ -124,13 +124,23 @@ func HostNames(ctx context.Context, r *Remote) ([]string, error) {
 
 // ContainerNames returns the references of all containers of Hostler.
 func ContainerNames(ctx context.Context, r *Remote) ([]string, error) {
+	return namesOf(ctx, r, false)
+}
+
+// ForeignNames returns the references of all others.
+func ForeignNames(ctx context.Context, r *Remote) ([]string, error) { return namesOf(ctx, r, true) }
+
+func namesOf(ctx context.Context, r *Remote, foreign bool) ([]string, error) {
 	all, err := r.Containers(ctx, "")
 	var found []string
 	for _, c := range all {
-		if c.CTID == "" {
-			continue // foreign: nothing can be done with it
+		if (c.CTID == "") != foreign {
+			continue
 		}
 		name := Ref{Name: c.Name}
+		if foreign {
+			name.Runtime = c.Runtime
+		}
 		if !r.Local {
 			name.Host = protocol.HostID(c.Host)
 		}

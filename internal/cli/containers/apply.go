@@ -25,6 +25,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/mount"
 	"github.com/hostler-io/hostler/protocol/port"
 	"github.com/hostler-io/hostler/protocol/setting"
 )
@@ -77,6 +78,8 @@ changes nothing.
       labels: {app: web}
       env: {PORT: 8080}
       ports: [8080:80/tcp]   # of the host, that lead to it
+      volumes: [data:/srv]   # kept when the container goes
+      mounts: ["/etc/ssl/certs:/etc/ssl/certs:ro"]
       health: {http: ":80/ready", interval: 10s, retries: 3}
       start: true            # false: it is to be stopped
 
@@ -193,7 +196,7 @@ func (a *commands) plan(ctx context.Context, r *conn.Remote, wanted []manifest.C
 		case i < 0:
 			p.todo = []protocol.Spec{{Kind: protocol.KindCreate, Target: newCTID(a), Name: protocol.ContainerName(w.Name), Args: new(w.Create())}}
 		case there[i].CTID == "":
-			return nil, &term.Failure{Code: term.ExitFailed, What: "cannot plan " + w.Where(), Why: "the container is foreign: Hostler leaves it alone", Next: "hostler ct ls " + w.Host}
+			return nil, &term.Failure{Code: term.ExitFailed, What: "cannot plan " + w.Where(), Why: "the container is foreign: Hostler leaves it alone", Next: "hostler ct adopt " + w.Where()}
 		default:
 			d, err := a.details(ctx, w.Where())
 			if err == nil {
@@ -316,6 +319,19 @@ func fixedDiffers(w manifest.Shape, d api.ContainerDetails) []string {
 	}
 	if len(w.Command) > 0 && !slices.Equal(w.Command, d.Command) {
 		differs = append(differs, "command")
+	}
+	if w.Volumes != nil || w.Mounts != nil {
+		has, _ := mount.Parse(d.Volumes, d.Mounts)
+		volumes, hosts := d.Volumes, d.Mounts
+		if w.Volumes != nil {
+			volumes = w.Volumes
+		}
+		if w.Mounts != nil {
+			hosts = w.Mounts
+		}
+		if want, err := mount.Parse(volumes, hosts); err == nil && !slices.Equal(want, has) { // they were checked as those of a new container
+			differs = append(differs, "volumes and mounts")
+		}
 	}
 	if w.Env != nil && !slices.Equal(manifest.Pairs(w.Env), d.Env) {
 		differs = append(differs, "env") // whose values are not for every screen

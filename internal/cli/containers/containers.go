@@ -28,7 +28,7 @@ func Command(b *batch.Batcher, more ...*cobra.Command) *cobra.Command {
 	a := &commands{b}
 	ct := term.Group("ct", "Containers", a.ctListCommand(), a.ctShowCommand(), a.ctCreateCommand(),
 		a.ctStartCommand(), a.ctStopCommand(), a.ctRestartCommand(),
-		a.ctLogsCommand(), a.ctExitsCommand(), a.ctLimitCommand(), a.ctConfigCommand(), a.ctApplyCommand(), a.ctSetCommand(), a.ctExplainCommand(), a.ctFreezeCommand(), a.ctUnfreezeCommand(), a.ctRenameCommand(), cloneCommand(a), a.ctResetCommand(), a.ctRemoveCommand())
+		a.ctLogsCommand(), a.ctExitsCommand(), a.ctLimitCommand(), a.ctConfigCommand(), a.ctApplyCommand(), a.ctSetCommand(), a.ctExplainCommand(), a.ctFreezeCommand(), a.ctUnfreezeCommand(), a.ctRenameCommand(), cloneCommand(a), adoptCommand(a), a.ctResetCommand(), a.ctRemoveCommand())
 	ct.AddCommand(more...)
 	return ct
 }
@@ -50,7 +50,7 @@ func viewOf(c api.Container) containerView {
 // containerNoun names a container as commands take it: on the host itself
 // without the host.
 func containerNoun(local bool) show.Noun[containerView] {
-	n := show.NounOf[containerView]("name", "host name state intended address labels~ privileged health~ backup_at+ backup+ runtime+ class+ offline+ failures+ start_order++ start_after++ waits+ ctid+ addresses++ broken~", show.Cells[containerView]{"privileged": func(c containerView) any {
+	n := show.NounOf[containerView]("name", "host name state intended address labels~ privileged health~ volumes~ mounts~ backup_at+ backup+ runtime+ class+ offline+ failures+ start_order++ start_after++ waits+ ctid+ addresses++ broken~", show.Cells[containerView]{"privileged": func(c containerView) any {
 		if c.Privileged {
 			return "yes"
 		}
@@ -150,6 +150,12 @@ Users in the container are not users of the host: its root is a user of the host
 that no other container has and that has no rights there. With --privileged they are
 the users of the host, and root in the container can become root of the host. Use it
 only for work that needs it, such as loading modules or mounting disks.
+
+--volume data:/srv gives it a volume: a directory of the host with a name, which is made
+if it is not there, and stays when the container goes; see hostler volume. A volume
+belongs to one container, unless all that have it are privileged. --mount
+/etc/app:/etc/app:ro gives it a file or a directory of the host itself. Whoever may do
+that can become root of the host. Clones, snapshots and backups have neither.
 
 With --profile NAME, the file profiles/NAME.yaml of the configuration says what no flag
 says; its keys are those of hostler ct apply.
@@ -404,7 +410,7 @@ func (a *commands) ctRemoveCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "rm HOST/NAME", Short: "Destroy a container with everything in it",
-		Long: "Stops a container and destroys it with its file system. This cannot be undone.", Example: "  hostler ct rm edge-01/web --yes",
+		Long: "Stops a container and destroys it with its file system. This cannot be undone. Its volumes\nstay; see hostler volume.", Example: "  hostler ct rm edge-01/web --yes",
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return a.onContainer(cmd, "destroy", "gone", func(name string) (protocol.Spec, error) {

@@ -10,19 +10,22 @@ import (
 	"github.com/hostler-io/hostler/internal/manifest"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/mount"
 	"github.com/hostler-io/hostler/protocol/setting"
 )
 
 // shape is what a new container is given beside its image.
 type shape struct {
-	limits, env, command, profiles []string
-	hostname, network              string
+	limits, env, command, profiles, volumes, mounts []string
+	hostname, network                               string
 }
 
 func (s *shape) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVar(&s.limits, "limit", nil, "limit, as memory=256MiB; may be repeated")
 	f.StringArrayVar(&s.env, "env", nil, "variable of its first process, NAME=VALUE; may be repeated")
+	f.StringArrayVar(&s.volumes, "volume", nil, "volume of the host, NAME:/path or NAME:/path:ro; may be repeated")
+	f.StringArrayVar(&s.mounts, "mount", nil, "file or directory of the host, /host/path:/path or /host/path:/path:ro; may be repeated")
 	f.StringArrayVar(&s.profiles, "profile", nil, "profile of the configuration that says what no flag says; may be repeated")
 	f.StringVar(&s.network, "network", "", "network that it is attached to, as hostler net create names it (default the first one of the host)")
 	f.StringVar(&s.hostname, "hostname", "", "name that it calls itself (default its name)")
@@ -47,6 +50,9 @@ func (s *shape) read(cmd *cobra.Command, args []string) ([]string, error) {
 	}
 	if err := setting.CheckCommand(s.command); err != nil {
 		return nil, term.Usage("", "the command: %s", err)
+	}
+	if _, err := mount.Parse(s.volumes, s.mounts); err != nil {
+		return nil, term.Usage("", "%s", err)
 	}
 	if s.hostname != "" {
 		if _, err := conn.ParseName(s.hostname); err != nil {
@@ -76,7 +82,7 @@ func (s *shape) in(c protocol.CreateArgs, cmd *cobra.Command, profile func(strin
 		all = all.With(p)
 	}
 	flags := manifest.Shape{
-		Image: c.Template, Runtime: c.Runtime, Class: c.Class, Offline: c.Offline, Hostname: s.hostname, Network: s.network, Command: s.command, Ports: c.Expose,
+		Image: c.Template, Runtime: c.Runtime, Class: c.Class, Offline: c.Offline, Hostname: s.hostname, Network: s.network, Command: s.command, Ports: c.Expose, Volumes: s.volumes, Mounts: s.mounts,
 		Labels: manifest.Map(c.Labels), Limits: manifest.Map(s.limits), Env: manifest.Map(s.env),
 	}
 	if cmd.Flags().Changed("start") {

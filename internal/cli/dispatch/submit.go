@@ -97,7 +97,7 @@ func (a *Dispatcher) FindContainer(ctx context.Context, where string) (*conn.Rem
 		return r, name, protocol.CTID{}, err
 	}
 	if ct.CTID == "" {
-		return r, name, protocol.CTID{}, &term.Failure{Code: term.ExitRefused, What: fmt.Sprintf("%s cannot be changed", name), Why: "it is foreign: it was not made by Hostler"}
+		return r, name, protocol.CTID{}, &term.Failure{Code: term.ExitRefused, What: fmt.Sprintf("%s cannot be changed", name), Why: "it is foreign: it was not made by Hostler", Next: "hostler ct adopt " + name.String()}
 	}
 	id, err := protocol.ParseCTID(ct.CTID)
 	if err != nil {

@@ -27,7 +27,8 @@ import (
 //	5 (2026-11): snapshot, rollback, dropsnapshot; host name, variables and command of a container
 //	6 (2026-11): clone, rehost
 //	7 (2026-11): limits that are in force before the first process
-const Version = 7
+//	8 (2026-11): adopt, disown
+const Version = 8
 
 // SnapshotDir is where the snapshots of a container are, in its directory.
 const SnapshotDir = "snapshots"
@@ -47,6 +48,8 @@ const (
 	OpRename   = "rename"
 	OpRehost   = "rehost"
 	OpClone    = "clone"
+	OpAdopt    = "adopt"
+	OpDisown   = "disown"
 	OpStart    = "start"
 	OpStop     = "stop"
 	OpDebris   = "debris"
@@ -79,7 +82,8 @@ type Request struct {
 	Groups []container.GroupFile `json:",omitzero"`
 	// Grace of stop.
 	Grace time.Duration `json:",omitzero"`
-	// To is the new name of rename or rehost, and CTID the container that is meant.
+	// To is the new name of rename or rehost, and CTID the container that is meant, or the
+	// id that adopt gives to one.
 	To   string         `json:",omitzero"`
 	CTID container.CTID `json:",omitzero"`
 	// Snapshot is the one that is made, restored or removed.

@@ -1,0 +1,218 @@
+package volume
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/durable"
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/internal/tree"
+	"github.com/hostler-io/hostler/protocol/mount"
+)
+
+// ErrNotFound tells that there is no volume of that name.
+var ErrNotFound error = notFound{}
+
+type notFound struct{}
+
+func (notFound) Error() string        { return "there is no such volume" }
+func (notFound) Is(target error) bool { return target == container.ErrNotFound }
+
+// Store is the volumes in a directory, which the first of them makes. All methods may be
+// called concurrently; who calls them sees to it that no container runs with a volume whose
+// files are given to another one, or that is removed.
+type Store struct {
+	Dir string
+	mu  sync.Mutex
+}
+
+// Volume is what is known of a volume.
+type Volume struct {
+	Name   string `json:"name"`
+	MadeMS int64  `json:"made_ms"` // Unix milliseconds of the host's clock
+	// IDs of the host that its files belong to; none are those of the host itself.
+	IDs container.IDRange `json:"ids,omitzero"`
+	// Next are those that its files are being given to; nil if that is done.
+	Next *container.IDRange `json:"next,omitempty"`
+}
+
+const (
+	recordFile = "volume.json"
+	dataDir    = "data"
+	maxRecord  = 4 << 10
+	newPrefix  = ".new-"
+	gonePrefix = ".gone-"
+	idsEach    = 1 << 16 // of the host's own ids, and of a container
+)
+
+func (s *Store) dir(name string) string { return filepath.Join(s.Dir, name) }
+
+func (s *Store) read(name string) (v Volume, err error) {
+	if err := mount.CheckName(name); err != nil {
+		return v, fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	b, err := durable.ReadFile(filepath.Join(s.dir(name), recordFile), maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return v, fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &v)
+	}
+	if err == nil && v.Name != name {
+		err = fmt.Errorf("it is the record of %.80q", v.Name)
+	}
+	if err != nil {
+		return v, fmt.Errorf("volume %s: %w", name, err)
+	}
+	return v, nil
+}
+
+func (s *Store) write(dir string, v Volume) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(dir, recordFile), b, 0o600, maxRecord)
+}
+
+// Ensure makes the volume of a name if there is none, and returns the directory that
+// containers mount.
+func (s *Store) Ensure(name string, nowMS int64) (path string, err error) {
+	if err := mount.CheckName(name); err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path = filepath.Join(s.dir(name), dataDir)
+	if _, err := s.read(name); !errors.Is(err, ErrNotFound) {
+		return path, err
+	}
+	if err := errors.Join(os.MkdirAll(s.Dir, 0o711), s.sweep()); err != nil {
+		return "", err
+	}
+	staging := s.dir(newPrefix + name)
+	if err := errors.Join(os.Mkdir(staging, 0o700), os.Mkdir(filepath.Join(staging, dataDir), 0o755), s.write(staging, Volume{Name: name, MadeMS: nowMS})); err != nil {
+		return "", err
+	}
+	failpoint.Before(failpoint.VolumeMade)
+	if err := unix.Renameat2(unix.AT_FDCWD, staging, unix.AT_FDCWD, s.dir(name), unix.RENAME_NOREPLACE); err != nil {
+		return "", fmt.Errorf("volume %s: %w", name, &os.PathError{Op: "rename", Path: s.dir(name), Err: err})
+	}
+	if err := durable.Sync(s.Dir); err != nil {
+		return "", err
+	}
+	failpoint.After(failpoint.VolumeMade)
+	return path, nil
+}
+
+// sweep removes what interrupted operations have left.
+func (s *Store) sweep() error {
+	entries, err := os.ReadDir(s.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), newPrefix) || strings.HasPrefix(e.Name(), gonePrefix) {
+			err = errors.Join(err, os.RemoveAll(s.dir(e.Name())))
+		}
+	}
+	return err
+}
+
+// Own gives the files of a volume to the container that has these ids of the host, or none.
+// Nothing must run that has it mounted.
+func (s *Store) Own(ctx context.Context, name string, ids container.IDRange) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.read(name)
+	if err != nil || v.IDs == ids && v.Next == nil {
+		return err
+	}
+	shifts := []tree.Shift{shift(v.IDs, ids)}
+	if v.Next != nil {
+		shifts = append(shifts, shift(*v.Next, ids))
+	}
+	v.Next = &ids
+	if err := s.write(s.dir(name), v); err != nil {
+		return err
+	}
+	if err := tree.Reown(ctx, filepath.Join(s.dir(name), dataDir), shifts...); err != nil {
+		return fmt.Errorf("volume %s: giving its files to the container: %w", name, err)
+	}
+	mode := fs.FileMode(0o710)
+	if ids.Count == 0 {
+		mode = 0o700
+	}
+	if err := errors.Join(os.Chown(s.dir(name), 0, int(ids.First)), os.Chmod(s.dir(name), mode), syncFS(s.dir(name))); err != nil {
+		return err
+	}
+	v.IDs, v.Next = ids, nil
+	return s.write(s.dir(name), v)
+}
+
+func shift(from, to container.IDRange) tree.Shift {
+	return tree.Shift{From: from.First, To: to.First, Count: idsEach}
+}
+
+func syncFS(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Syncfs(int(f.Fd()))
+}
+
+// List returns all volumes, by name. One whose record cannot be read is among them.
+func (s *Store) List() (all []Volume, err error) {
+	entries, err := os.ReadDir(s.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if mount.CheckName(e.Name()) != nil || !e.IsDir() {
+			continue
+		}
+		v, err := s.read(e.Name())
+		if err != nil {
+			v = Volume{Name: e.Name()}
+		}
+		all = append(all, v)
+	}
+	return all, err
+}
+
+// Remove removes a volume with all that is in it. No container must have it.
+func (s *Store) Remove(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := mount.CheckName(name); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	if err := s.sweep(); err != nil {
+		return err
+	}
+	failpoint.Before(failpoint.VolumeDoomed)
+	err := os.Rename(s.dir(name), s.dir(gonePrefix+name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	if err == nil {
+		err = durable.Sync(s.Dir)
+	}
+	if err != nil {
+		return err
+	}
+	failpoint.After(failpoint.VolumeDoomed)
+	return os.RemoveAll(s.dir(gonePrefix + name))
+}
