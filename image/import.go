@@ -31,7 +31,7 @@ type Trust func(manifest, signature []byte) (signer string, err error)
 
 // Import takes an image from an archive that [Store.Export] wrote. All of it is verified
 // before anything is written: the signature, the digest of each part, and that each layer
-// could be unpacked. An archive whose signer is not known, or that nobody has signed, is
+// could be unpacked. An archive whose signer is not known, or that has no signature, is
 // taken by a name of its own alone, which as gives it; else as is empty. The same image of
 // the same name is nil, another one [container.ErrExists].
 func (s *Store) Import(ctx context.Context, f *os.File, as string, trust Trust) (r Record, signer string, err error) {
@@ -131,7 +131,7 @@ func readEnd(f io.ReaderAt, size int64, anyhow bool, trust Trust) (m Manifest, s
 		return Manifest{Bytes: size}, "", nil
 	}
 	if err != nil {
-		return m, "", fmt.Errorf("%w: %w; one that nobody has signed is taken with --allow-unsigned and a name", ErrArchive, err)
+		return m, "", fmt.Errorf("%w: %w; an archive without a signature is taken with --allow-unsigned and a name", ErrArchive, err)
 	}
 	signer, err = trust(raw, sig)
 	switch {

@@ -126,6 +126,6 @@ func (n *node) guarded(ctx context.Context, cfg *agent.Config) {
 	cfg.Guard, cfg.SelfFence, cfg.Group = f, string(unique.FenceGuard), cgroup.Payload
 	if n.config.Unique.pausable() {
 		cfg.Features = append(cfg.Features, protocol.FeaturePausable)
-		n.log.Warn("this machine can be paused as a whole, so the end of its lease proves nothing; if nobody ever pauses it, set unique.pausable = \"no\"")
+		n.log.Warn("this machine can be paused as a whole, so the end of its lease proves nothing; if it is never paused, set unique.pausable = \"no\"")
 	}
 }

@@ -107,7 +107,7 @@ func asProblem(_ huma.Context, _ string, v any) (any, error) {
 	if !ok {
 		return v, nil
 	}
-	p := newProblem(codeOf(e.Status), inWords(e.Detail))
+	p := newProblem(codeOf(e.Status), webapi.InWords(e.Detail))
 	if p.Code == api.CodeInternal {
 		p.Detail = internalDetail
 		return p, nil
@@ -115,10 +115,10 @@ func asProblem(_ huma.Context, _ string, v any) (any, error) {
 	var details, sent []string
 	for _, d := range e.Errors {
 		if d.Location == "" {
-			details = append(details, inWords(d.Message))
+			details = append(details, webapi.InWords(d.Message))
 		} else {
-			where := whereInWords(d.Location)
-			details = append(details, where+": "+inWords(d.Message))
+			where := webapi.WhereInWords(d.Location)
+			details = append(details, where+": "+webapi.InWords(d.Message))
 			sent = append(sent, where) // it has the names of members
 		}
 	}

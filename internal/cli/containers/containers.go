@@ -154,7 +154,7 @@ only for work that needs it, such as loading modules or mounting disks.
 --volume data:/srv gives it a volume: a directory of the host with a name, which is made
 if it is not there, and stays when the container goes; see hostler volume. A volume
 belongs to one container, unless all that have it are privileged. --mount
-/etc/app:/etc/app:ro gives it a file or a directory of the host itself. Whoever may do
+/etc/app:/etc/app:ro gives it a file or a directory of the host itself. A person that may do
 that can become root of the host. Clones, snapshots and backups have neither.
 
 With --profile NAME, the file profiles/NAME.yaml of the configuration says what no flag

@@ -35,8 +35,8 @@ func (a *commands) autoSetCommand() *cobra.Command {
 		Long: `Has hosts approved as soon as they have proven their join code. A rule selects by the
 labels of the invite (hostler host invite --label), which people have given; what a host
 says of itself decides nothing. It ends after --ttl, or when it has approved --count
-hosts. Nobody compares the four words then: what proves the host is the code alone, so
-whoever has such a code is a member. A host that waits already is approved when it asks
+hosts. The four words are not compared then: what proves the host is the code alone, so
+any machine that has such a code is a member. A host that waits already is approved when it asks
 again, unless its code has ended. A machine that takes the name of another one, by
 hostler host replace, always waits for a person.
 

@@ -95,7 +95,7 @@ of the host.`,
 	c := dispatch.ChangeFlags(cmd)
 	runtimeFlag(cmd, &o.runtime, "for lxc or podman (default as it was exported)")
 	cmd.Flags().StringVar(&o.name, "name", "", "what an unsigned image is called, behind localhost/")
-	cmd.Flags().BoolVar(&o.unsigned, "allow-unsigned", false, "take it whoever has made it")
+	cmd.Flags().BoolVar(&o.unsigned, "allow-unsigned", false, "take it without a known signature")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		n := data.NewImage{Image: o.name}
 		switch err := n.Check(); {

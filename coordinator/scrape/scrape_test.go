@@ -1,4 +1,4 @@
-package web
+package scrape
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 // TestFleetMetricsAreBounded: hosts that tell names of their own choosing, and a fleet
 // that is larger than one answer, make no more series than there may be.
 func TestFleetMetricsAreBounded(t *testing.T) {
-	f := newFleetScrape()
-	for n := range maxFleetHosts + 100 {
+	f := New()
+	for n := range MaxHosts + 100 {
 		v := members.HostView{Presence: core.Presence{Connectivity: core.Online}}
 		v.ID = protocol.HostID(fmt.Sprintf("edge-%05d", n))
 		v.Inventory.AtMS = 1
@@ -26,10 +26,10 @@ func TestFleetMetricsAreBounded(t *testing.T) {
 		v.Inventory.Alerts = []protocol.AlertInfo{
 			{ID: fmt.Sprint("mine.", n), Severity: fmt.Sprint("bad", n)}, {ID: "measured.disk.critical//", Severity: "critical"}, {ID: "host.degraded", Severity: "critical"},
 		}
-		f.add(v)
+		f.Add(v)
 	}
 	w := httptest.NewRecorder()
-	prom.Handler("hostler_fleet_", func(_ context.Context, s *prom.Scrape) error { f.write(s); return nil }).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	prom.Handler("hostler_fleet_", func(_ context.Context, s *prom.Scrape) error { f.Write(s); return nil }).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	text := w.Body.String()
 	for _, line := range []string{
 		`hostler_fleet_hosts{connectivity="online"} 2100`, `hostler_fleet_hosts_shown 2000`, `hostler_fleet_hosts_hidden 100`,
@@ -42,7 +42,7 @@ func TestFleetMetricsAreBounded(t *testing.T) {
 			t.Errorf("%s is missing", line)
 		}
 	}
-	if n := strings.Count(text, "\nhostler_fleet_"); n > maxFleetHosts*(len(fleetHelp)+2)+200 {
+	if n := strings.Count(text, "\nhostler_fleet_"); n > MaxHosts*(len(fleetHelp)+2)+200 {
 		t.Errorf("%d series", n)
 	}
 	if strings.Contains(text, "ct7") || strings.Contains(text, "edge-02000") {

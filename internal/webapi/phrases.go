@@ -1,4 +1,4 @@
-package web
+package webapi
 
 import (
 	"regexp"
@@ -42,8 +42,8 @@ var phrases = []struct {
 	{regexp.MustCompile(`^expected array items to be unique$`), "an entry is listed twice"},
 }
 
-// inWords is a message of the HTTP layer in our words; one that is ours already stays.
-func inWords(message string) string {
+// InWords is a message of the HTTP layer in our words; one that is ours already stays.
+func InWords(message string) string {
 	for _, p := range phrases {
 		if p.text.MatchString(message) {
 			return p.text.ReplaceAllString(message, p.ours)
@@ -52,8 +52,8 @@ func inWords(message string) string {
 	return message
 }
 
-// whereInWords names a part of a request, as body.labels[0] or query.limit, in our words.
-func whereInWords(location string) string {
+// WhereInWords names a part of a request, as body.labels[0] or query.limit, in our words.
+func WhereInWords(location string) string {
 	part, name, ok := strings.Cut(location, ".")
 	switch {
 	case !ok:
