@@ -65,12 +65,12 @@ func (r *Room) allow(ctx context.Context, by core.Actor, q Request) error {
 	if len(q.Reason) > maxReason {
 		return fmt.Errorf("%w: the reason has more than %d bytes", core.ErrInvalid, maxReason)
 	}
-	return r.known(ctx, q.Host)
+	return known(ctx, r.base, q.Host)
 }
 
 // known refuses what is no host of the fleet.
-func (r *Room) known(ctx context.Context, host protocol.HostID) error {
-	_, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Standing(host) })
+func known(ctx context.Context, base *core.Base, host protocol.HostID) error {
+	_, err := core.Read(ctx, base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Standing(host) })
 	if errors.Is(err, core.ErrNotFound) {
 		return fmt.Errorf("host %.63q: %w", host, core.ErrUnknownHost)
 	}
@@ -154,7 +154,7 @@ func (r *Room) Confirm(ctx context.Context, by core.Actor, host protocol.HostID,
 	if err := r.base.Allow(by, core.RoleApprover, "confirm that hosts are off"); err != nil {
 		return fence.Op{}, err
 	}
-	if err := r.known(ctx, host); err != nil {
+	if err := known(ctx, r.base, host); err != nil {
 		return fence.Op{}, err
 	}
 	doc, who, err := protocol.OpenFenced(signed, protocol.Expect{Fleet: r.base.Fleet, FleetName: r.base.FleetName, Keys: r.base.Keys})

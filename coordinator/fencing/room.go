@@ -291,7 +291,7 @@ func (r *Room) store(ctx context.Context, by core.Actor, o fence.Op) error {
 	r.mu.RUnlock()
 	err := r.base.Update(ctx, failpoint.FenceStepped, func(tx core.Tx) error {
 		if o.Proof != "" && before.Proof == "" {
-			if err := r.lose(tx, o.Host); err != nil {
+			if err := lose(r.base, tx, o.Host); err != nil {
 				return err
 			}
 		}
@@ -341,13 +341,13 @@ func (r *Room) store(ctx context.Context, by core.Actor, o fence.Op) error {
 }
 
 // lose ends what a host was sent and has not ended: it is off.
-func (r *Room) lose(tx core.Tx, host protocol.HostID) error {
+func lose(base *core.Base, tx core.Tx, host protocol.HostID) error {
 	return core.EachOpen(tx, host, func(a core.Action) error {
 		if a.State == protocol.StatePendingApprove || a.State == protocol.StatePendingSchedule && a.Unnumbered() {
 			return nil // it was never sent, and is when the host is back
 		}
 		a.Detail = "its host was fenced; how far it came is not known"
-		return r.base.Move(tx, &a, protocol.EventHostFenced)
+		return base.Move(tx, &a, protocol.EventHostFenced)
 	})
 }
 
