@@ -39,7 +39,7 @@ func (o *operation) start(ctx context.Context) (err error) {
 	if why := mayRun(&o.rec, o.cfg.Leases, o.contact.Away()); why != "" {
 		return fmt.Errorf("%w: %s", errHeld, why)
 	}
-	if err := o.own(ctx); err != nil {
+	if err := (mounted{o}).own(ctx); err != nil {
 		return err
 	}
 	if err := o.prepared(ctx); err != nil {

@@ -72,9 +72,12 @@ func (h volumes) claim(id protocol.CTID, all []mount.Mount, privileged bool) err
 	return nil
 }
 
+// mounted is what a worker does about the volumes and mounts of a container.
+type mounted struct{ *operation }
+
 // mounts are those of a container as its runtime is told of them, the volumes made that
 // were not there. A worker calls it.
-func (o *operation) mounts() (all []container.Mount, err error) {
+func (o mounted) mounts() (all []container.Mount, err error) {
 	for _, m := range o.rec.Settings.Mounts {
 		source := m.Source
 		if m.Volume != "" {
@@ -89,7 +92,7 @@ func (o *operation) mounts() (all []container.Mount, err error) {
 
 // own gives the files of its volumes to a container that is about to start. A worker calls
 // it.
-func (o *operation) own(ctx context.Context) error {
+func (o mounted) own(ctx context.Context) error {
 	if o.cfg.Volumes == nil || !slices.ContainsFunc(o.rec.Settings.Mounts, func(m mount.Mount) bool { return m.Volume != "" }) {
 		return nil
 	}

@@ -49,7 +49,7 @@ func (h *host) startContainer(name string, groups []container.GroupFile) error {
 			return fmt.Errorf("%w: it does not finish stopping", container.ErrBusy)
 		}
 	}
-	if err := h.mountpoints(name, t.record); err != nil {
+	if err := mountpoints(h, name, t.record); err != nil {
 		return err
 	}
 	return h.launch(c, t.record.Argv, groupSettings(groups))

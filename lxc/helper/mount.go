@@ -38,7 +38,7 @@ func entryOf(m container.Mount) string {
 // mountpoints makes the places in a stopped container at which something is mounted. The
 // files in it are the container's own: a place that is, or lies below, a link of it is
 // refused, for it could lead anywhere.
-func (h *host) mountpoints(name string, r record) error {
+func mountpoints(h *host, name string, r record) error {
 	for _, m := range r.Mounts {
 		source, err := os.Stat(m.Source)
 		if err == nil {

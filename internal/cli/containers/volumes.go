@@ -17,10 +17,13 @@ import (
 	"github.com/hostler-io/hostler/protocol/mount"
 )
 
+// volumes has the commands about volumes.
+type volumes struct{ *commands }
+
 // Volumes returns hostler volume.
 func Volumes(b *batch.Batcher) *cobra.Command {
-	a := &commands{b}
-	cmd := term.Group("volume", "Volumes: directories of hosts that containers mount, and that stay when these go")
+	a := &volumes{&commands{b}}
+	cmd := term.Group("volume", "Volumes: what stays when a container goes")
 	cmd.AddCommand(a.volumeListCommand(), a.volumeRemoveCommand())
 	return cmd
 }
@@ -49,7 +52,7 @@ func hostOf(cmd *cobra.Command, args []string, local bool, more int) (protocol.H
 // watchVolumes is the pause between two questions with --watch, each of which is an action.
 const watchVolumes = 15 * time.Second
 
-func (a *commands) volumeListCommand() *cobra.Command {
+func (a *volumes) volumeListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [HOST]", Short: "List the volumes of a host", Args: term.AtMost(1),
 		Long:    "Lists the volumes of a host, and the containers that have them.",
@@ -77,7 +80,7 @@ func (a *commands) volumeListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *commands) volumeRemoveCommand() *cobra.Command {
+func (a *volumes) volumeRemoveCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "rm [HOST] NAME", Short: "Remove a volume with everything in it", Args: term.AtMost(2),
