@@ -23,7 +23,7 @@ type volumes struct{ *commands }
 // Volumes returns hostler volume.
 func Volumes(b *batch.Batcher) *cobra.Command {
 	a := &volumes{&commands{b}}
-	cmd := term.Group("volume", "Volumes: directories of hosts that containers mount, and that stay when these go")
+	cmd := term.Group("volume", "Volumes: what stays when a container goes")
 	cmd.AddCommand(a.volumeListCommand(), a.volumeRemoveCommand())
 	return cmd
 }
