@@ -36,7 +36,8 @@ type Fleet struct {
 
 var severities = []string{warnings.Critical, warnings.Minor}
 
-// New returns an answer without hosts.func New() *Fleet {
+// New returns an answer without hosts.
+func New() *Fleet {
 	f := &Fleet{hosts: make(map[string]float64), containers: make(map[string]float64), versions: make(map[string]float64), alerts: make(map[[2]string]float64), each: make(map[string][]prom.Series)}
 	for _, c := range core.Degrees() {
 		f.hosts[string(c)] = 0
