@@ -76,6 +76,15 @@ type Fences struct {
 	Witness func(context.Context) string
 }
 
+// Publishing is how hosts and other programs work with the broker.
+type Publishing struct {
+	// Plain has the hosts mirrored as unsigned JSON.
+	Plain bool
+	// Window is the reconnect window for so many hosts: over which time they come back
+	// when the broker closes their connections. Default: none.
+	Window func(hosts int) time.Duration
+}
+
 // Config is what a Coordinator is made of.
 type Config struct {
 	Store     core.Store
@@ -107,8 +116,7 @@ type Config struct {
 	Notices alerting.Notices
 	Leases
 	Fences
-	// Plain has the hosts mirrored as unsigned JSON.
-	Plain bool
+	Publishing
 	Retention
 	// Now is the wall clock: for people and for start budgets.
 	Now func() time.Time
@@ -117,9 +125,6 @@ type Config struct {
 	// Rand is the source of challenges, secrets and ids.
 	Rand io.Reader
 	Log  *slog.Logger // default: discarded
-	// Window is the reconnect window for so many hosts: over which time they come back
-	// when the broker closes their connections. Default: none.
-	Window func(hosts int) time.Duration
 }
 
 func (c *Config) validate() error {

@@ -51,7 +51,7 @@ func (h adopt) stranger(s *protocol.Spec) (found container.Info, err error) {
 	args := protocol.ArgsOf[protocol.AdoptArgs](s)
 	for _, m := range h.managed {
 		if m.rec.Name == s.Name {
-			return found, fmt.Errorf("Hostler keeps a container %q of %s on this host already: it need not be adopted, and another one of its name cannot be", s.Name, m.rec.Runtime)
+			return found, fmt.Errorf("container %q of %s is kept by Hostler already: it need not be adopted, and another one of its name cannot be", s.Name, m.rec.Runtime)
 		}
 	}
 	n := 0
@@ -124,7 +124,7 @@ type takeover struct{ *operation }
 func (o takeover) adopt(ctx context.Context) (queue.Change, error) {
 	r, ok := o.runtime.(container.Adopter)
 	if !ok {
-		return queue.Change{}, o.unsupported("adopt")
+		return queue.Change{}, unsupported(o.operation, "adopt")
 	}
 	info, err := r.Adopt(ctx, string(o.rec.Name), container.CTID(o.rec.CTID.String()))
 	switch {

@@ -65,7 +65,7 @@ func (o *operation) set(ctx context.Context) (queue.Change, error) {
 func (o *operation) rehost(ctx context.Context, hostname string) error {
 	r, ok := o.runtime.(container.Rehoster)
 	if !ok {
-		return o.unsupported("rehost")
+		return unsupported(o, "rehost")
 	}
 	err := r.Rehost(ctx, string(o.rec.Name), hostname, container.CTID(o.rec.CTID.String()))
 	if errors.Is(err, container.ErrBusy) {

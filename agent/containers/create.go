@@ -134,7 +134,7 @@ func (h create) Settle(j *actions.Job) { h.Begin(j) }
 
 // make makes the container, or goes on with what an earlier attempt has made.
 func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
-	network, err := networks{h.Containers}.attach(ctx, o)
+	network, err := networks(h).attach(ctx, o)
 	if err == nil {
 		spec := container.CreateSpec{
 			Name: string(o.rec.Name), CTID: container.CTID(o.rec.CTID.String()), Template: o.rec.Template, Network: network,
@@ -179,7 +179,7 @@ func (o *operation) produce(ctx context.Context, spec container.CreateSpec) erro
 	}
 	c, ok := o.runtime.(container.Cloner)
 	if !ok {
-		return o.unsupported("clone")
+		return unsupported(o, "clone")
 	}
 	return c.Clone(ctx, string(o.source), spec)
 }

@@ -12,7 +12,7 @@ import (
 func (o *operation) freeze(ctx context.Context) (c queue.Change, err error) {
 	f, ok := o.runtime.(container.Freezer)
 	if !ok {
-		return c, o.unsupported("freeze")
+		return c, unsupported(o, "freeze")
 	}
 	o.seen, err = f.Freeze(ctx, string(o.rec.Name))
 	return c, err
@@ -22,7 +22,7 @@ func (o *operation) freeze(ctx context.Context) (c queue.Change, err error) {
 func (o *operation) unfreeze(ctx context.Context) (c queue.Change, err error) {
 	f, ok := o.runtime.(container.Freezer)
 	if !ok {
-		return c, o.unsupported("freeze")
+		return c, unsupported(o, "freeze")
 	}
 	o.seen, err = f.Unfreeze(ctx, string(o.rec.Name))
 	return c, err

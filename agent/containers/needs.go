@@ -43,6 +43,6 @@ func cannot(runtime, ability string) string {
 }
 
 // unsupported is the error of an operation whose runtime lacks an ability.
-func (o *operation) unsupported(ability string) error {
+func unsupported(o *operation, ability string) error {
 	return fmt.Errorf("%w: %s", container.ErrUnsupported, cannot(o.rec.Runtime, ability))
 }

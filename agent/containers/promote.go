@@ -29,7 +29,7 @@ func (h promote) Begin(j *actions.Job) {
 	h.run(j, o, h.managed[o.rec.CTID].still(o, key, true, func(ctx context.Context, _ bool) error {
 		p, ok := o.runtime.(container.Promoter)
 		if !ok {
-			return o.unsupported("promote")
+			return unsupported(o, "promote")
 		}
 		if bad != nil {
 			return bad
@@ -64,7 +64,7 @@ func keptAs(rec *queue.Container) setting.New {
 func (o *operation) demoted(ctx context.Context, c *Containers) error {
 	p, ok := o.runtime.(container.Promoter)
 	if !ok {
-		return o.unsupported("promote")
+		return unsupported(o, "promote")
 	}
 	raw, err := p.Kept(ctx, o.rec.Template)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // toReset lets a broken container be started again.
 func (c *Containers) toReset(s *protocol.Spec) (queue.Change, *queue.Step) {
 	rec, end := c.record(s)
-	return c.forgive(keep(rec), end)
+	return forgive(c, keep(rec), end)
 }
 
 // reset starts a container that was broken, if it is to run.

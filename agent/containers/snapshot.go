@@ -30,7 +30,7 @@ func (o *operation) snapshotter() (container.Snapshotter, error) {
 	if s, ok := o.runtime.(container.Snapshotter); ok {
 		return s, nil
 	}
-	return nil, o.unsupported("snapshot")
+	return nil, unsupported(o, "snapshot")
 }
 
 // snap makes a snapshot. Its commit point is the snapshot that has its name. The record
@@ -85,7 +85,7 @@ func (h snap) Settle(j *actions.Job) { h.Begin(j) }
 func (o *operation) paused(ctx context.Context, key string, do func(ctx context.Context, paused bool) error) (queue.Change, error) {
 	f, ok := o.runtime.(container.Freezer)
 	if !ok {
-		return queue.Change{}, o.unsupported("freeze")
+		return queue.Change{}, unsupported(o, "freeze")
 	}
 	if _, err := f.Freeze(ctx, string(o.rec.Name)); err != nil && !errors.Is(err, container.ErrNotRunning) {
 		return queue.Change{}, err

@@ -81,7 +81,8 @@ func (c *Containers) record(s *protocol.Spec) (queue.Container, *queue.Step) {
 
 // toRun prepares an action whose user wants the container to be running from now on.
 func (c *Containers) toRun(s *protocol.Spec) (queue.Change, *queue.Step) {
-	return c.forgive(c.intend(s, queue.Running))
+	change, end := c.intend(s, queue.Running)
+	return forgive(c, change, end)
 }
 
 // toStop does so for one that is to be stopped.
@@ -99,7 +100,7 @@ func (c *Containers) intend(s *protocol.Spec, intended string) (queue.Change, *q
 }
 
 // forgive clears what failed starts have left in the record of a change.
-func (c *Containers) forgive(change queue.Change, end *queue.Step) (queue.Change, *queue.Step) {
+func forgive(c *Containers, change queue.Change, end *queue.Step) (queue.Change, *queue.Step) {
 	if end != nil {
 		return change, end
 	}

@@ -128,7 +128,7 @@ func (h removeVolume) Admit(*protocol.Spec) error {
 // Prepare implements [actions.Handler].
 func (h removeVolume) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	name := protocol.ArgsOf[protocol.VolumeArgs](s).Volume
-	if users := (volumes{h.Containers}).users(name); len(users) > 0 {
+	if users := volumes(h).users(name); len(users) > 0 {
 		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("container %s has volume %s; remove the container first", users[0].rec.Name, name)}
 	}
 	return queue.Change{}, nil
@@ -141,7 +141,7 @@ func (h removeVolume) Begin(j *actions.Job) {
 	s := actions.One(func(ctx context.Context) (queue.Change, error) {
 		// A creation may have claimed it since.
 		_, err := loop.Ask(ctx, h.cfg.Loop, func() (struct{}, error) {
-			if users := (volumes{h.Containers}).users(name); len(users) > 0 {
+			if users := volumes(h).users(name); len(users) > 0 {
 				return struct{}{}, fmt.Errorf("container %s has volume %s; remove the container first", users[0].rec.Name, name)
 			}
 			h.removing[name] = true

@@ -197,10 +197,11 @@ func (d *desk) invite(t testing.TB, ttl time.Duration) string {
 	return code
 }
 
-func (d *desk) Ring() uint64            { return d.Chain().Ring().Number }
-func (d *desk) Revoked() uint64         { return d.RevokedNumber() }
-func (d *desk) Roster() ([]byte, error) { return d.Keys.Roster(1)[0].Seal(d.key) }
-func (d *desk) SetViewer(_, _ string)   {}
+func (d *desk) Ring() uint64               { return d.Chain().Ring().Number }
+func (d *desk) RemovedCoordinator() uint64 { return d.Chain().RemovedCoordinator() }
+func (d *desk) Revoked() uint64            { return d.RevokedNumber() }
+func (d *desk) Roster() ([]byte, error)    { return d.Keys.Roster(1)[0].Seal(d.key) }
+func (d *desk) SetViewer(_, _ string)      {}
 
 // Former implements [core.Keys].
 func (d *desk) Former() protocol.Keyring { return d.Past() }

@@ -149,7 +149,7 @@ type Conversations struct {
 func Expect(c *Conversations, hosts int) { c.expected = hosts }
 
 // window is the reconnect window for as many hosts as there are.
-func (c *Conversations) window() time.Duration {
+func window(c *Conversations) time.Duration {
 	if c.cfg.Window == nil {
 		return 0
 	}

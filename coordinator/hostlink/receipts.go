@@ -174,7 +174,7 @@ func (l *link) receipt() {
 	if l.c.base.Recovery() != "" {
 		newest = nil
 	}
-	if err := l.answer(conn, chal, l.receipts.compose(newest, l.c.window())); err != nil {
+	if err := l.answer(conn, chal, l.receipts.compose(newest, window(l.c))); err != nil {
 		l.c.base.Log.Error("cannot send a receipt", "host", l.host, "err", err)
 	}
 }

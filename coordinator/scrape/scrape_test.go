@@ -42,7 +42,7 @@ func TestFleetMetricsAreBounded(t *testing.T) {
 			t.Errorf("%s is missing", line)
 		}
 	}
-	if n := strings.Count(text, "\nhostler_fleet_"); n > MaxHosts*(len(fleetHelp)+2)+200 {
+	if n := strings.Count(text, "\nhostler_fleet_"); n > MaxHosts*(len(told)+2)+200 {
 		t.Errorf("%d series", n)
 	}
 	if strings.Contains(text, "ct7") || strings.Contains(text, "edge-02000") {

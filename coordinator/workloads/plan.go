@@ -141,7 +141,7 @@ func (r *Room) Choose(ctx context.Context, spec []byte, wants placement.Wants) (
 		return "", err
 	}
 	r.mu.Lock()
-	w := r.wanted(&workload{Workload: core.Workload{Workload: unique.Workload{CTID: decoded.Target, Name: decoded.Name, Phase: unique.Free, Data: unique.DataNone}, Spec: spec, Wants: wants}}, r.names(), 0)
+	w := r.cfg.Placing.wanted(&workload{Workload: core.Workload{Workload: unique.Workload{CTID: decoded.Target, Name: decoded.Name, Phase: unique.Free, Data: unique.DataNone}, Spec: spec, Wants: wants}}, namesOf(r.all), 0)
 	r.mu.Unlock()
 	w.Name = "the new container"
 	all := append(s.settled(), w)

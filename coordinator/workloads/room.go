@@ -195,16 +195,17 @@ func (r *Room) Enter(tx core.Tx, a *core.Action, spec *protocol.Spec, wants plac
 	case there:
 		return fmt.Errorf("%w: unique container %s is on host %s, or was; see: hostler lease ls", core.ErrConflict, old.Name, old.Host)
 	}
-	return tx.Workloads.Put(r.newborn(a, spec, args, wants).Workload)
+	return tx.Workloads.Put(newborn(a, spec, args, wants, r.cfg.Term, r.base.NowMS()).Workload)
 }
 
-func (r *Room) newborn(a *core.Action, spec *protocol.Spec, args *protocol.CreateArgs, wants placement.Wants) *workload {
+// newborn is the workload that a creation makes.
+func newborn(a *core.Action, spec *protocol.Spec, args *protocol.CreateArgs, wants placement.Wants, term protocol.Term, nowMS int64) *workload {
 	w := &workload{Workload: core.Workload{
 		Workload: unique.Workload{
-			CTID: spec.Target, Name: spec.Name, Host: a.Host, Phase: unique.Held, Epoch: protocol.Epoch{Term: r.cfg.Term, Counter: 1},
+			CTID: spec.Target, Name: spec.Name, Host: a.Host, Phase: unique.Held, Epoch: protocol.Epoch{Term: term, Counter: 1},
 			Keeps: args.Offline == contract.Keep, Data: unique.Data(args.Data),
 		},
-		Wants: wants, Spec: a.Spec, Requester: a.Requester, Pending: a.ID, ChangedMS: r.base.NowMS(),
+		Wants: wants, Spec: a.Spec, Requester: a.Requester, Pending: a.ID, ChangedMS: nowMS,
 	}}
 	if w.Data == "" {
 		w.Data = unique.DataLocal
@@ -224,7 +225,7 @@ func (r *Room) Entered(a *core.Action, spec *protocol.Spec, wants placement.Want
 	if !ok || args.Class != contract.Unique || old != nil {
 		return
 	}
-	r.all[spec.Target] = r.newborn(a, spec, args, wants)
+	r.all[spec.Target] = newborn(a, spec, args, wants, r.cfg.Term, r.base.NowMS())
 	r.changed = true
 }
 
@@ -275,7 +276,7 @@ func (r *Room) Tick(ctx context.Context) {
 	if err := r.endMaintenance(ctx); err != nil && ctx.Err() == nil {
 		r.base.Log.ErrorContext(ctx, "cannot end the maintenance of a host; it is tried again", "err", err)
 	}
-	for _, id := range r.ids() {
+	for _, id := range idsOf(r) {
 		if err := r.decide(ctx, id); err != nil && ctx.Err() == nil {
 			r.base.Log.ErrorContext(ctx, "cannot decide about a unique workload; it is tried again", "container", id.String(), "err", err)
 		}
@@ -285,7 +286,8 @@ func (r *Room) Tick(ctx context.Context) {
 	}
 }
 
-func (r *Room) ids() []protocol.CTID {
+// idsOf are the ids of all workloads, in order.
+func idsOf(r *Room) []protocol.CTID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.SortedFunc(maps.Keys(r.all), func(a, b protocol.CTID) int { return strings.Compare(a.String(), b.String()) })

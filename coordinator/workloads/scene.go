@@ -97,11 +97,11 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 			}
 		}
 	}
-	names := r.names()
+	names := namesOf(r.all)
 	now := r.base.NowMS()
 	for _, id := range slices.SortedFunc(maps.Keys(r.all), func(a, b protocol.CTID) int { return strings.Compare(a.String(), b.String()) }) {
 		w := r.all[id]
-		p := r.wanted(w, names, now)
+		p := r.cfg.Placing.wanted(w, names, now)
 		s.named[id] = p.Name
 		if slices.Contains(q.Lose, w.Host) {
 			p.On, p.Fixed = "", false
@@ -120,7 +120,7 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 		if slices.Contains(q.Lose, h.ID) {
 			continue
 		}
-		s.hosts = append(s.hosts, r.candidate(h, taken[h.ID], fenced[h.ID], least))
+		s.hosts = append(s.hosts, r.cfg.Placing.candidate(h, r.hosts[h.ID], r.cfg.Reachable(h.ID), taken[h.ID], fenced[h.ID], least))
 	}
 	s.hosts = append(s.hosts, q.Add...)
 	return s, nil
@@ -153,11 +153,11 @@ func (s *scene) settled() []placement.Workload {
 	return all
 }
 
-// names are what placement calls the workloads of each name: that name, and with their id
+// namesOf is what placement calls the workloads of each name: that name, and with their id
 // if there are several.
-func (r *Room) names() map[string][]string {
+func namesOf(workloads map[protocol.CTID]*workload) map[string][]string {
 	all := make(map[string][]string)
-	for id, w := range r.all {
+	for id, w := range workloads {
 		all[string(w.Name)] = append(all[string(w.Name)], id.String())
 	}
 	for name, ids := range all {
@@ -175,13 +175,13 @@ func (r *Room) names() map[string][]string {
 
 // wanted is a workload as placement sees it. One from which grants are withheld is counted
 // on its host, for it may still run there.
-func (r *Room) wanted(w *workload, names map[string][]string, nowMS int64) placement.Workload {
+func (rules Placing) wanted(w *workload, names map[string][]string, nowMS int64) placement.Workload {
 	p := placement.Workload{
-		Name: nameIn(names, w), Priority: w.Wants.Priority, Size: sizeOf(w.Spec), Stays: r.cfg.Placing.Stays,
+		Name: nameIn(names, w), Priority: w.Wants.Priority, Size: sizeOf(w.Spec), Stays: rules.Stays,
 		Rules: slices.Clone(w.Wants.Rules),
 	}
 	for host, f := range w.Failed {
-		if nowMS-f.AtMS < r.cfg.Placing.Forgiven.Milliseconds() {
+		if nowMS-f.AtMS < rules.Forgiven.Milliseconds() {
 			p.Banned = append(p.Banned, string(host))
 		}
 	}
@@ -242,20 +242,19 @@ func sizeOf(spec []byte) (s placement.Size) {
 
 // candidate is a host as placement sees it, with what the workloads on it take. fenced says
 // why the room that fences keeps it closed.
-func (r *Room) candidate(h core.Host, taken placement.Size, fenced string, least unique.SelfFence) placement.Host {
+func (rules Placing) candidate(h core.Host, known *holder, here bool, taken placement.Size, fenced string, least unique.SelfFence) placement.Host {
 	p := placement.Host{Name: string(h.ID), Labels: make(map[string]string, len(h.Labels))}
 	for _, l := range h.Labels {
 		k, v, _ := strings.Cut(l, "=")
 		p.Labels[k] = v
 	}
-	part := int64(100 - r.cfg.Placing.Reserve)
+	part := int64(100 - rules.Reserve)
 	info := h.Inventory.Host
 	p.Has = placement.Size{
 		CPU:    int64(info.CPUs) * 1000 * part / 100,
 		Memory: min(info.MemoryBytes/100*part, info.MemoryFree/100*part+taken.Memory),
 		Disk:   min(info.DiskBytes/100*part, info.DiskFree/100*part+taken.Disk),
 	}
-	known := r.hosts[h.ID]
 	switch {
 	case h.State != core.HostApproved:
 		p.Closed = "it is " + string(h.State)
@@ -267,7 +266,7 @@ func (r *Room) candidate(h core.Host, taken placement.Size, fenced string, least
 		p.Closed, p.Empties = "it is drained", true
 	case h.Availability.State != core.Open:
 		p.Closed = "it is " + map[core.AvailabilityState]string{core.Cordoned: "cordoned", core.Maintenance: "in maintenance"}[h.Availability.State]
-	case known == nil || !r.cfg.Reachable(h.ID):
+	case known == nil || !here:
 		p.Closed = "it is away"
 	case !known.Fence.AtLeast(least):
 		p.Closed = fmt.Sprintf("nothing there kills a workload when its lease ends (self-fence %s, want %s): set unique.guard = true in its agent.toml", known.Fence, least)
