@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/wording"
 	"github.com/hostler-io/hostler/internal/brief"
 	"github.com/hostler-io/hostler/internal/webapi"
 )
@@ -107,7 +108,7 @@ func asProblem(_ huma.Context, _ string, v any) (any, error) {
 	if !ok {
 		return v, nil
 	}
-	p := newProblem(codeOf(e.Status), webapi.InWords(e.Detail))
+	p := newProblem(codeOf(e.Status), wording.Of(e.Detail))
 	if p.Code == api.CodeInternal {
 		p.Detail = internalDetail
 		return p, nil
@@ -115,10 +116,10 @@ func asProblem(_ huma.Context, _ string, v any) (any, error) {
 	var details, sent []string
 	for _, d := range e.Errors {
 		if d.Location == "" {
-			details = append(details, webapi.InWords(d.Message))
+			details = append(details, wording.Of(d.Message))
 		} else {
-			where := webapi.WhereInWords(d.Location)
-			details = append(details, where+": "+webapi.InWords(d.Message))
+			where := wording.Where(d.Location)
+			details = append(details, where+": "+wording.Of(d.Message))
 			sent = append(sent, where) // it has the names of members
 		}
 	}

@@ -177,6 +177,7 @@ func featureTable() []feature {
 		{word: "images", means: "Images of hosts are fetched, listed and removed.", kinds: []string{"image."}},
 		{word: "leases", means: "Unique containers are held by one host at a time, and listed with the host that may run each.", paths: []string{"/v1/leases"}},
 		{word: "placement", means: "Unique containers are placed by wishes and by what hosts have, hosts are drained, and plans are shown.", paths: []string{"/v1/placement"}},
+		{word: "volumes", means: "Volumes of hosts are listed and removed.", kinds: []string{"volume."}},
 		{word: "limits", means: "Limits of containers are changed while they run.", kinds: []string{"container.limit"}},
 		{word: "logs", means: "Logs of containers are read.", kinds: []string{"container.logs"}},
 		{word: "metrics", means: "What hosts measure is asked of them, and scraped for all.", paths: []string{"/metrics/fleet"}, kinds: []string{"host.metrics"}},

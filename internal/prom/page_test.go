@@ -93,7 +93,7 @@ func TestPage(t *testing.T) {
 		patterns      []string
 	}{
 		{"coordinator", "hostler_coordinator_", []string{"coordinator/web/fleet.go", "cmd/hostler-coordinator/*.go"}},
-		{"fleet", "hostler_fleet_", []string{"coordinator/web/fleetmetrics.go"}},
+		{"fleet", "hostler_fleet_", []string{"coordinator/scrape/scrape.go"}},
 		{"agent", "hostler_agent_", []string{"agent/local/*.go", "cmd/hostler-agent/*.go"}},
 	} {
 		rows := make(map[string]string)

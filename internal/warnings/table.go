@@ -46,7 +46,7 @@ var all = []Warning{
 		[]string{
 			"See what is waited for: `hostler lease ls`, `hostler fence history`.",
 			"If a device can switch the host off: `hostler host fence HOST`.",
-			"If not, look at the machine. If it is off, or you have switched it off: `hostler host confirm-fenced HOST --reason 'how you know'`.",
+			"If not, look at the machine. If it is off, or you have switched it off: `hostler host confirm-fenced HOST --reason REASON`.",
 			"Add a device for the next time: doc/fencing.md.",
 		}},
 	{HostFenced, "A host was fenced, and was not let in again", Minor,
@@ -78,6 +78,9 @@ var all = []Warning{
 			"See which containers use the memory: `hostler ct top HOST`.",
 			"Limit them, so that one of them cannot take the memory of all: `hostler ct limit HOST/NAME memory=1GiB`.",
 		}},
+	{"measured.backup-age", "A container has no recent backup", ByRule,
+		"The newest backup of the container that was read as a whole and found good is older than its rule allows, or there is none.",
+		[]string{"See which there are: `hostler backup ls HOST`.", "Make one: `hostler backup create HOST/NAME`.", "If a schedule should have: `hostler action ls HOST` tells why it did not."}},
 	{"measured.certificate", "The TLS certificate of a host ends soon", ByRule,
 		"A host renews its certificate by itself long before its end. This one has not been renewed.",
 		[]string{
@@ -106,9 +109,6 @@ var all = []Warning{
 	{"measured.psi-memory", "Tasks wait for memory", ByRule,
 		"For more of the time than its rule allows some task waited until the kernel had memory for it. The host is about to kill processes.",
 		[]string{"See which containers use it: `hostler ct top HOST`.", "Bound a container: `hostler ct limit HOST/NAME memory=512MiB`."}},
-	{"measured.backup-age", "A container has no recent backup", ByRule,
-		"The newest backup of the container that was read as a whole and found good is older than its rule allows, or there is none.",
-		[]string{"See which there are: `hostler backup ls HOST`.", "Make one: `hostler backup create HOST/NAME`.", "If a schedule should have: `hostler action ls --host HOST --kind container.backup` tells why it did not."}},
 	{"measured.queue-age", "Reports wait for the coordinator", ByRule,
 		"A report or an alert of the host has had no receipt for longer than its rule allows. Nothing is lost: the host keeps it.",
 		[]string{"See whether the host is connected: `hostler host show HOST`.", "A host that is quarantined is not listened to: `hostler host readmit HOST` after you have found out why.", "See the coordinator: `hostler doctor`."}},

@@ -166,7 +166,7 @@ wishes and goes by them when it moves; see hostler placement.
 
 --expose 8080:80/tcp forwards port 8080 of the host to port 80 of the container; see
 hostler net expose.`,
-		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web\n  hostler ct create edge-01/db registry.example/debian:12 --runtime lxc\n  hostler ct create edge-01/mail images:debian/12 --start\n  hostler ct create edge-01/job reg.example/job:3 --env A=b -- /bin/job\n  hostler ct create --place -l site=lab db debian:12 --class unique --data none --limit memory=512MiB --start", ValidArgsFunction: a.CompletingNew,
+		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web\n  hostler ct create edge-01/db registry.example/debian:12 --runtime lxc\n  hostler ct create edge-01/mail images:debian/12 --start\n  hostler ct create edge-01/job reg.example/job:3 --env A=b -- /bin/job\n  hostler ct create --place -l site=lab db debian:12 --class unique --start", ValidArgsFunction: a.CompletingNew,
 	}
 	c := dispatch.ChangeFlags(cmd)
 	var s shape

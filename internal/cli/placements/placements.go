@@ -169,7 +169,7 @@ on every host. If it must leave its host by them, it moves when another host can
 func WhatIf(e *conn.Env) *cobra.Command {
 	a := &commands{e}
 	lose := &cobra.Command{
-		Use: "lose HOST[,HOST…]", Short: "Say where the unique containers of hosts would go if they were lost", Args: term.Exactly(1),
+		Use: "lose HOST[,HOST…]", Short: "Say where unique containers would go if hosts were lost", Args: term.Exactly(1),
 		Long: `Says what would become of the unique containers if these hosts were lost, once their
 leases have ended. It asks the coordinator, which decides as it would, and changes nothing.
 The exit code is 10 if something would change.`,
@@ -185,7 +185,7 @@ The exit code is 10 if something would change.`,
 		Use: "add HOST", Short: "Say what would run on a host if it were there", Args: term.Exactly(1),
 		Long: `Says what would become of the unique containers if there were another host. It changes
 nothing. The exit code is 10 if something would change.`,
-		Example: "  hostler sim what-if add edge-99 --has cpu=400% --has memory=8GiB --label site=lab",
+		Example: "  hostler sim what-if add edge-99 --has cpu=400% --has memory=8GiB",
 	}
 	w := show.FormatFlags(add)
 	add.Flags().StringArrayVar(&limits, "has", nil, "what it has: cpu=400%, memory=8GiB or disk=100GiB; may be repeated")

@@ -36,7 +36,7 @@ A line of FILE is one of these (- is standard input; # begins a comment):
 
 The faults are cut, power-off, stop-agent, kill-agent, pause, unkillable, old-disk, drain
 and maintenance of a host, and restart and cut-all of the coordinator.`,
-		Example: "  hostler sim lost.sim\n  hostler sim lost.sim --quiet",
+		Example: "  hostler sim ./lost.sim\n  hostler sim ./lost.sim --quiet",
 	}
 	cmd.AddCommand(more...)
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print what it came to, and not each line")

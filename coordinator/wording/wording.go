@@ -1,6 +1,9 @@
-package webapi
+// Package wording says in our words what the HTTP layer of the coordinator and the reader of
+// JSON say about the form of a request.
+package wording
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -42,18 +45,33 @@ var phrases = []struct {
 	{regexp.MustCompile(`^expected array items to be unique$`), "an entry is listed twice"},
 }
 
-// InWords is a message of the HTTP layer in our words; one that is ours already stays.
-func InWords(message string) string {
+// Of is a message of the HTTP layer in our words; one that is ours already stays.
+func Of(message string) string {
 	for _, p := range phrases {
 		if p.text.MatchString(message) {
-			return p.text.ReplaceAllString(message, p.ours)
+			return brief(p.text.ReplaceAllString(message, p.ours))
 		}
 	}
 	return message
 }
 
-// WhereInWords names a part of a request, as body.labels[0] or query.limit, in our words.
-func WhereInWords(location string) string {
+// most is how much is told of a list of words that could have stood there, in bytes.
+const most = 400
+
+// brief cuts a long list of words behind one of them.
+func brief(text string) string {
+	if len(text) <= most {
+		return text
+	}
+	cut := strings.LastIndex(text[:most], ", ")
+	if cut < 0 {
+		return text
+	}
+	return fmt.Sprintf("%s, or one of %d more; GET /v1/openapi.json lists them", text[:cut], strings.Count(text[cut+1:], ", ")+1)
+}
+
+// Where names a part of a request, as body.labels[0] or query.limit, in our words.
+func Where(location string) string {
 	part, name, ok := strings.Cut(location, ".")
 	switch {
 	case !ok:
