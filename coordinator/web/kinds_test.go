@@ -82,7 +82,7 @@ func TestActionsByKind(t *testing.T) {
 			"a foreign container":    {ask: api.NewAction{Kind: "container.start", Name: "foreign"}, code: api.CodeInvalid, says: "no container of ours"},
 			"no container":           {ask: api.NewAction{Kind: "container.start"}, code: api.CodeInvalid, says: "name: container.start needs"},
 			"no such host":           {ask: api.NewAction{Host: "nobody", Kind: "container.start", Name: "web"}, code: api.CodeUnknownHost},
-			"no such kind":           {ask: api.NewAction{Kind: "host.fly"}, code: api.CodeInvalid, says: "host.run"},
+			"no such kind":           {ask: api.NewAction{Kind: "host.fly"}, code: api.CodeInvalid, says: "want one of container.adopt"},
 			"no such argument":       {ask: api.NewAction{Kind: "host.run", Args: args(`{"argv":["true"],"wings":2}`)}, code: api.CodeInvalid, says: "wings"},
 			"of another type":        {ask: api.NewAction{Kind: "host.run", Args: args(`{"argv":"true"}`)}, code: api.CodeInvalid, says: "argv"},
 			"an argument is missing": {ask: api.NewAction{Kind: "host.run"}, code: api.CodeInvalid, says: "argv: it is missing"},

@@ -50,7 +50,7 @@ func viewOf(c api.Container) containerView {
 // containerNoun names a container as commands take it: on the host itself
 // without the host.
 func containerNoun(local bool) show.Noun[containerView] {
-	n := show.NounOf[containerView]("name", "host name state intended address labels~ privileged health~ volumes~ mounts~ backup_at+ backup+ runtime+ class+ offline+ failures+ start_order++ start_after++ waits+ ctid+ addresses++ broken~", show.Cells[containerView]{"privileged": func(c containerView) any {
+	n := show.NounOf[containerView]("name", "host name state intended address labels~ privileged health~ volumes+ mounts+ backup_at+ backup+ runtime+ class+ offline+ failures+ start_order++ start_after++ waits+ ctid+ addresses++ broken~", show.Cells[containerView]{"privileged": func(c containerView) any {
 		if c.Privileged {
 			return "yes"
 		}
