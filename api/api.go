@@ -332,8 +332,8 @@ type Limits struct {
 // that signs the spec sends the bytes.
 type NewAction struct {
 	ID     string          `json:"id,omitempty" example:"0191f1a2-7b3c-7def-8123-456789abcdef" doc:"The id of the action, a UUIDv7; asking again with it changes nothing"`
-	Host   string          `json:"host,omitempty" example:"edge-07" doc:"The host that is to do it; left out with place"`
-	Place  *Wishes         `json:"place,omitempty" doc:"On which hosts a container that is created may be. Without a host the coordinator chooses the best one"`
+	Host   string          `json:"host" example:"edge-07" doc:"The host that is to do it; empty with place"`
+	Place  *Wishes         `json:"place,omitempty" doc:"On which hosts a container that is created may be. With an empty host the coordinator chooses the best one"`
 	Kind   string          `json:"kind,omitempty" example:"host.run" doc:"What it is to do"`
 	Target string          `json:"target,omitempty" example:"0191f1a2-7b3c-7def-8123-456789abcdef" doc:"The id of the container; left out: that of the container with this name now, and of a new one the id of the action"`
 	Name   string          `json:"name,omitempty" example:"web" doc:"The name of the container; of a new one the name that it gets"`
