@@ -36,16 +36,28 @@ import (
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
-// machines counts the machines of this process.
-var machines atomic.Uint32
+// machines counts the machines of this process, and places holds the numbers that
+// none of those in use has: sixteen networks of 16 addresses find room in one of 256.
+var (
+	machines atomic.Uint32
+	places   = func() chan byte {
+		free := make(chan byte, 16)
+		for n := range byte(16) {
+			free <- n
+		}
+		return free
+	}()
+)
 
 // ownNetwork returns the number of a machine of this process, and the name of a
-// bridge and a network that nobody else has: not even the same tests in another
-// process. Sixteen machines may exist at the same time.
-func ownNetwork() (n uint32, bridge string, prefix netip.Prefix) {
-	n, pid := machines.Add(1), os.Getpid()
-	base := netip.AddrFrom4([4]byte{10, 208 + byte(pid>>8)&15, byte(pid), byte(n&15) << 4})
-	return n, fmt.Sprintf("hlt%d-%d", pid, n&15), netip.PrefixFrom(base, 28)
+// bridge and a network that nobody else has until the test ends: not even the same
+// tests in another process. It waits while sixteen machines exist.
+func ownNetwork(t *testing.T) (n uint32, bridge string, prefix netip.Prefix) {
+	t.Helper()
+	place, pid := <-places, os.Getpid()
+	t.Cleanup(func() { places <- place })
+	base := netip.AddrFrom4([4]byte{10, 208 + byte(pid>>8)&15, byte(pid), place << 4})
+	return machines.Add(1), fmt.Sprintf("hlt%d-%d", pid, place), netip.PrefixFrom(base, 28)
 }
 
 // machine is LXC on this machine with a directory of its own.
@@ -112,7 +124,7 @@ func (m *machine) remove(t *testing.T, dir string) {
 // prefix and a number, and the cgroups are named after them.
 func specSource(t *testing.T, prefix string) func() container.CreateSpec {
 	t.Helper()
-	machine, bridge, subnet := ownNetwork()
+	machine, bridge, subnet := ownNetwork(t)
 	if err := network.EnsureBridge(network.BridgeConfig{Name: bridge, Address: container.Gateway(subnet)}); err != nil {
 		t.Fatal(err)
 	}
