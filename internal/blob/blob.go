@@ -53,6 +53,7 @@ type Store struct {
 	dir     string
 	step    failpoint.Step
 	reserve int64
+	disk    func(dir string) (space.Space, error) // how large it is, and what is free
 	mu      sync.Mutex
 	filling map[protocol.Digest]*turn
 }
@@ -71,7 +72,7 @@ func Open(dir string, step failpoint.Step, reserve int64) (*Store, error) {
 	for _, path := range left {
 		err = errors.Join(err, os.Remove(path))
 	}
-	return &Store{dir: dir, step: step, reserve: reserve, filling: make(map[protocol.Digest]*turn)}, err
+	return &Store{dir: dir, step: step, reserve: reserve, disk: space.Of, filling: make(map[protocol.Digest]*turn)}, err
 }
 
 // Path is where the file of a digest is once it is whole.
@@ -279,7 +280,7 @@ func (w *File) open(path string) (err error) {
 
 // room reports ErrSpace unless the disk takes n more bytes and keeps its reserve.
 func (s *Store) room(n int64) error {
-	at, err := space.Of(s.dir)
+	at, err := s.disk(s.dir)
 	if err != nil {
 		return err
 	}

@@ -155,6 +155,7 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	full.SetDisk(100, 25) // the reserve is a quarter at most
 	if _, err := full.Fill(d, 1); !errors.Is(err, blob.ErrSpace) {
 		t.Errorf("into the reserve: %v", err)
 	}
@@ -245,10 +246,11 @@ func TestSweep(t *testing.T) {
 // as several do that are filled at a time: none takes of the reserve, and what is
 // there stays.
 func TestReserveIsKept(t *testing.T) {
-	s, err := blob.Open(t.TempDir(), failpoint.InputPlaced, 0)
+	s, err := blob.Open(t.TempDir(), failpoint.InputPlaced, 1<<60)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.SetDisk(100, 31)
 	d := protocol.Sum([]byte("123456"))
 	f, err := s.Fill(d, 6)
 	if err != nil {
@@ -257,7 +259,7 @@ func TestReserveIsKept(t *testing.T) {
 	if _, err := f.Write([]byte("123")); err != nil {
 		t.Fatal(err)
 	}
-	s.SetReserve(1 << 60)
+	s.SetDisk(100, 27) // all but two bytes are reserved
 	if n, err := f.Write([]byte("456")); n != 0 || !errors.Is(err, blob.ErrSpace) {
 		t.Errorf("%d bytes went into the reserve: %v", n, err)
 	}
@@ -265,7 +267,7 @@ func TestReserveIsKept(t *testing.T) {
 	if n := s.Partial(d); n != 3 {
 		t.Errorf("%d bytes are left of 3", n)
 	}
-	s.SetReserve(0)
+	s.SetDisk(100, 28)
 	if f, err = s.Fill(d, 6); err != nil {
 		t.Fatal(err)
 	}

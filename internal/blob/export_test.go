@@ -1,4 +1,8 @@
 package blob
 
-// SetReserve makes the disk as full as it is when others fill it.
-func (s *Store) SetReserve(n int64) { s.reserve = n }
+import "github.com/hostler-io/hostler/internal/space"
+
+// SetDisk makes the disk look as large and as full as a test needs it.
+func (s *Store) SetDisk(total, free int64) {
+	s.disk = func(string) (space.Space, error) { return space.Space{Total: total, Free: free}, nil }
+}
