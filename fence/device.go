@@ -100,6 +100,17 @@ var (
 // could turn a question into a switch.
 var ours = []string{"action", "option", "nodename", "plug", "port", "delay", "disable_timeout"}
 
+// harmful reports whether a parameter names a program or a file that the programs of
+// fence-agents would run or write as the coordinator: passwd_script is given to a shell,
+// ipmitool_path is run, and so is what ssh_options names.
+func harmful(plain string) bool {
+	switch plain {
+	case "ssh_options", "debug", "debug_file", "cmd_prompt_file":
+		return true
+	}
+	return strings.HasSuffix(plain, "_script") || strings.HasSuffix(plain, "_path")
+}
+
 // CheckAgent refuses what is not the name of a program of fence-agents.
 func CheckAgent(name string) error {
 	if !agentForm.MatchString(name) {
@@ -117,6 +128,8 @@ func CheckParam(key, value string) error {
 		return fmt.Errorf("parameter %.63q: a name has small letters, digits and underscores", key)
 	case slices.Contains(ours, plain):
 		return fmt.Errorf("parameter %s is set for each operation, and cannot be configured", key)
+	case harmful(plain):
+		return fmt.Errorf("parameter %s names a program or a file that would be run or written on the coordinator's machine, and cannot be configured; for a password use a secret", key)
 	case len(value) > maxValue:
 		return fmt.Errorf("parameter %s: the value has more than %d bytes", key, maxValue)
 	case strings.ContainsAny(value, "\r\n\x00"):

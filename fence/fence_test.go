@@ -193,7 +193,7 @@ func TestTriggers(t *testing.T) {
 	}{
 		"one dead host among N":     {fleet(20), "a host_lost"},
 		"nothing is held":           {fleet(3, a(func(h *Host) { h.Work = nil })), ""},
-		"not for long enough":       {fleet(3, a(func(h *Host) { h.Silent = 119 * time.Second })), ""},
+		"not for long enough":       {fleet(3, a(func(h *Host) { h.Silent = 95 * time.Second })), ""},
 		"maintenance":               {fleet(3, a(func(h *Host) { h.Maintenance = true })), ""},
 		"no device":                 {fleet(3, a(func(h *Host) { h.Device = false })), ""},
 		"goodbye, all stopped":      {fleet(3, a(func(h *Host) { h.Goodbye, h.Work[0].Runs = true, false })), ""},
@@ -295,5 +295,20 @@ func TestMapping(t *testing.T) {
 	}
 	if u, tr := MustSayOn("a", OutcomeTimeout, "no answer"); u != "" || tr != "timed_out: no answer" {
 		t.Errorf("no answer: %q, %q", u, tr)
+	}
+}
+
+// TestHarmfulParameters: nothing that a device is told runs a program of somebody's choice
+// on the machine of the coordinator, or writes a file there.
+func TestHarmfulParameters(t *testing.T) {
+	for _, key := range []string{"passwd_script", "password-script", "snmp_priv_passwd_script", "ipmitool_path", "ssh-path", "sudo_path", "ssh_options", "debug", "debug_file", "cmd_prompt_file"} {
+		if err := CheckParam(key, "x"); err == nil || !strings.Contains(err.Error(), "cannot be configured") {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	for _, key := range []string{"ip", "login", "lanplus", "identity_file", "status_file", "ssh", "power_wait"} {
+		if err := CheckParam(key, "x"); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
 	}
 }

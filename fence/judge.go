@@ -41,7 +41,7 @@ type Policy struct {
 
 // DefaultPolicy is the policy without any configuration.
 func DefaultPolicy() Policy {
-	return Policy{Order: Auto, Action: ActionReboot, Grace: 30 * time.Second, PerHour: 3, Reconnect: 30 * time.Second, Unfence: "auto"}
+	return Policy{Order: Auto, Action: ActionReboot, Grace: 10 * time.Second, PerHour: 3, Reconnect: 30 * time.Second, Unfence: "auto"}
 }
 
 // Check refuses a policy that makes no sense.

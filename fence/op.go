@@ -317,7 +317,7 @@ func (o Op) Restarted(nowMS int64) (Op, Effect) {
 		return o, Effect{}
 	case o.State == Powering:
 		return o.end(nowMS), Effect{} // what was to be proved is proved, or was never to be
-	case o.State == Delayed || !o.Steps[o.At].Status:
+	case o.State == Delayed || len(o.Steps) == 0 || !o.Steps[o.At].Status:
 		return o.fail(nowMS, "nothing is sent again after a restart"), Effect{}
 	}
 	// The other devices of the level, and all further levels, would have to be sent

@@ -1,11 +1,9 @@
 package fencing
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -37,9 +35,13 @@ func (r *Room) carryOut(ctx context.Context, c carry) {
 		}
 		switch {
 		case c.next.Run != "":
-			res := r.ask(ctx, c.op, c.next.Run)
+			res, late := r.ask(ctx, c.op, c.next.Run)
 			if ctx.Err() != nil {
 				return // the next process asks for the status
+			}
+			if late != "" {
+				c.op, c.next = c.op.GiveUp(r.base.NowMS(), late), fence.Effect{}
+				continue
 			}
 			c.op, c.next = c.op.Ran(res.Outcome, res.Text, res.Took, r.base.NowMS())
 		case c.next.Wait > 0:
@@ -72,24 +74,30 @@ func (r *Room) recovered(o fence.Op) string {
 }
 
 // ask has the device of the step that is under way asked, one question after the other.
-func (r *Room) ask(ctx context.Context, o fence.Op, verb fence.Verb) agents.Result {
+// recovered says why an off was not sent: its host was heard while the device was busy.
+func (r *Room) ask(ctx context.Context, o fence.Op, verb fence.Verb) (res agents.Result, recovered string) {
 	s := o.Steps[o.At]
+	began := r.base.Boot()
 	unlock := r.lock(s.Device)
 	defer unlock()
-	began := r.base.Boot()
 	d, ok := r.device(s.Device)
 	if !ok {
-		return agents.Result{Outcome: fence.OutcomeFailed, Text: "the device was removed"}
+		return agents.Result{Outcome: fence.OutcomeFailed, Text: "the device was removed"}, ""
 	}
 	call, err := r.call(&d, string(verb), string(o.Host), s.Plug)
 	if err != nil {
-		return agents.Result{Outcome: fence.OutcomeFailed, Text: err.Error()}
+		return agents.Result{Outcome: fence.OutcomeFailed, Text: err.Error()}, ""
 	}
-	if late := time.Duration(r.base.Boot()-began) * time.Millisecond; verb == fence.Off && late > stale {
-		return agents.Result{Outcome: fence.OutcomeTimeout, Text: fmt.Sprintf("the device was busy for %s, and an off that late is not sent", late)}
+	if verb == fence.Off {
+		if why := r.recovered(o); why != "" {
+			return res, why
+		}
+		if late := time.Duration(r.base.Boot()-began) * time.Millisecond; late > stale {
+			return agents.Result{Outcome: fence.OutcomeTimeout, Text: fmt.Sprintf("the device was busy for %s, and an off that late is not sent", late)}, ""
+		}
 	}
 	call.Limit = time.Duration(s.TryMS) * time.Millisecond
-	return r.run(ctx, call)
+	return r.run(ctx, call), ""
 }
 
 // run asks a device, if anything can.
@@ -100,17 +108,17 @@ func (r *Room) run(ctx context.Context, c agents.Call) agents.Result {
 	return r.cfg.Programs.Run(ctx, c)
 }
 
-// lock takes the one place of a device.
+// lock takes the one place of a device, for which it waits.
 func (r *Room) lock(device string) (unlock func()) {
 	r.mu.Lock()
 	l := r.locks[device]
 	if l == nil {
-		l = &sync.Mutex{}
+		l = make(chan struct{}, 1)
 		r.locks[device] = l
 	}
 	r.mu.Unlock()
-	l.Lock()
-	return l.Unlock
+	l <- struct{}{}
+	return func() { <-l }
 }
 
 // call is one question to a device, with its secrets.
@@ -175,7 +183,7 @@ func (r *Room) letIn(ctx context.Context) {
 		switch {
 		case heard == 0 || now-heard >= r.cfg.TTL.Milliseconds():
 			delete(r.back, o.Host)
-		case r.back[o.Host] == 0 && r.base.NowMS() > o.EndedMS:
+		case r.back[o.Host] == 0 && r.heardAfter(o, heard):
 			r.back[o.Host] = now
 		}
 		back := r.back[o.Host]
@@ -183,23 +191,28 @@ func (r *Room) letIn(ctx context.Context) {
 		if back == 0 || time.Duration(now-back)*time.Millisecond < r.cfg.Policy.Reconnect || r.cfg.Policy.Unfence == "manual" {
 			continue
 		}
-		if err := r.admit(ctx, core.Self(), o, back); err != nil && ctx.Err() == nil {
+		if err := r.admit(ctx, core.Self(), o); err != nil && ctx.Err() == nil {
 			r.base.Log.DebugContext(ctx, "a fenced host is not let in yet", "host", string(o.Host), "why", err)
 		}
 	}
 }
 
-// admit lets a host in if what it told since it is back shows that it runs nothing of what
-// it held.
-func (r *Room) admit(ctx context.Context, by core.Actor, o fence.Op, back int64) error {
+// heardAfter reports whether a host, which was heard last at that time of the boot clock,
+// was heard after an operation had ended. What it said before says nothing of now.
+func (r *Room) heardAfter(o fence.Op, heard int64) bool {
+	return r.base.NowMS()-(r.base.Boot()-heard) > o.EndedMS
+}
+
+// admit lets a host in if what it told since the operation ended shows that it runs
+// nothing of what it held.
+func (r *Room) admit(ctx context.Context, by core.Actor, o fence.Op) error {
 	h, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Get(o.Host) })
 	if err != nil {
 		return err
 	}
-	since := r.base.NowMS() - (r.base.Boot() - back)
 	switch stale := staleCopies(h); {
-	case cmp.Compare(h.Inventory.AtMS, since-1000) < 0 || h.Inventory.AtMS <= o.EndedMS:
-		return fmt.Errorf("%w: host %s has not told what it has since it is back", core.ErrConflict, o.Host)
+	case h.Inventory.AtMS <= o.EndedMS:
+		return fmt.Errorf("%w: host %s has not told what it has since it was fenced", core.ErrConflict, o.Host)
 	case len(stale) > 0:
 		return fmt.Errorf("%w: host %s runs %s still, which it is not granted", core.ErrConflict, o.Host, stale[0])
 	}

@@ -1,6 +1,7 @@
 package fencing
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,18 +44,31 @@ func (r *Room) Unfence(ctx context.Context, by core.Actor, q Request) (fence.Op,
 		return fence.Op{}, err
 	}
 	if r.heardNow(q.Host) {
-		for _, o := range r.Ops() {
-			if o.Host == q.Host && o.Closes() && o.State.Ended() {
-				if err := r.admit(ctx, by, o, r.base.Boot()); err != nil {
-					return fence.Op{}, err
-				}
-				o.ReturnedMS = r.base.NowMS()
-				return o, nil
-			}
-		}
-		return fence.Op{}, fmt.Errorf("%w: host %s is heard, and nothing is kept from it", core.ErrConflict, q.Host)
+		return r.admitAll(ctx, by, q.Host)
 	}
 	return r.request(ctx, by, q)
+}
+
+// admitAll ends all operations that keep a host closed, and returns the newest of them.
+func (r *Room) admitAll(ctx context.Context, by core.Actor, host protocol.HostID) (newest fence.Op, err error) {
+	for _, o := range r.Ops() {
+		if o.Host != host || !o.Closes() {
+			continue
+		}
+		if !o.State.Ended() {
+			return newest, fmt.Errorf("%w: host %s is being fenced; wait until that has ended: hostler fence history", core.ErrConflict, host)
+		}
+		if err := r.admit(ctx, by, o); err != nil {
+			return newest, err
+		}
+		if o.ReturnedMS = r.base.NowMS(); newest.ID == "" {
+			newest = o
+		}
+	}
+	if newest.ID == "" {
+		return newest, fmt.Errorf("%w: host %s is heard, and nothing is kept from it", core.ErrConflict, host)
+	}
+	return newest, nil
 }
 
 // allow refuses a request that is not the actor's to make, or that makes no sense.
@@ -81,6 +95,9 @@ func (r *Room) request(ctx context.Context, by core.Actor, q Request) (fence.Op,
 	if err := r.allow(ctx, by, q); err != nil {
 		return fence.Op{}, err
 	}
+	// Of two equal requests the second one finds the operation of the first.
+	r.requesting.Lock()
+	defer r.requesting.Unlock()
 	if o, ok := fence.Same(r.Ops(), q.Host, q.Action, q.Tolerance, r.base.NowMS()); ok {
 		return o, nil
 	}
@@ -149,7 +166,8 @@ func (r *Room) Case(host protocol.HostID) (protocol.Digest, time.Duration, error
 	return protocol.Sum(fmt.Appendf(nil, "hostler-case-1\n%s\n%s\n%d\n", r.cfg.Term, host, heard)), silent, nil
 }
 
-// Confirm takes the word of a person that a host is off, signed by an approver's key.
+// Confirm takes the word of a person that a host is off, signed by an approver's key. The
+// same bytes once more give the operation that they have made.
 func (r *Room) Confirm(ctx context.Context, by core.Actor, host protocol.HostID, signed []byte) (fence.Op, error) {
 	if err := r.base.Allow(by, core.RoleApprover, "confirm that hosts are off"); err != nil {
 		return fence.Op{}, err
@@ -170,12 +188,16 @@ func (r *Room) Confirm(ctx context.Context, by core.Actor, host protocol.HostID,
 	case doc.Ring > r.base.Keys.Ring():
 		return fence.Op{}, fmt.Errorf("%w: the confirmation is of ring %d, ring %d is in force here; first: hostler fleet ring publish", core.ErrConflict, doc.Ring, r.base.Keys.Ring())
 	}
-	want, silent, err := r.Case(host)
+	r.requesting.Lock()
+	defer r.requesting.Unlock()
+	for _, o := range r.Ops() {
+		if o.Host == host && o.State == fence.Done && bytes.Equal(o.Signed, signed) {
+			return o, nil
+		}
+	}
+	silent, err := r.still(host, doc.Case)
 	if err != nil {
 		return fence.Op{}, err
-	}
-	if doc.Case != want {
-		return fence.Op{}, fmt.Errorf("%w: host %s was heard since the confirmation was begun, or the coordinator was restarted: look again, and sign again", core.ErrChanged, host)
 	}
 	now := r.base.NowMS()
 	evidence := "host " + string(host) + " was not heard since the coordinator started"
@@ -184,7 +206,26 @@ func (r *Room) Confirm(ctx context.Context, by core.Actor, host protocol.HostID,
 	}
 	o := fence.Op{
 		ID: r.base.NewActionID(now).String(), Host: host, Action: fence.ActionConfirm, Cause: fence.CausePerson, By: "person:" + who.Person, Reason: doc.Reason,
-		Evidence: []string{evidence}, State: fence.Done, BegunMS: now, EndedMS: now, Proof: who.Person + " has signed that it is off", Signed: signed,
+		Evidence: []string{evidence}, State: fence.Confirming, BegunMS: now, Signed: signed,
 	}
+	// From here on the host is granted nothing. It may have been heard, and granted
+	// something, a moment before: then the confirmation is about a silence that is over.
+	if err := r.store(ctx, by, o); err != nil {
+		return o, err
+	}
+	if _, err := r.still(host, doc.Case); err != nil {
+		return o, errors.Join(err, r.store(ctx, by, o.GiveUp(r.base.NowMS(), "the host was heard meanwhile")))
+	}
+	o.State, o.EndedMS, o.Proof = fence.Done, r.base.NowMS(), who.Person+" has signed that it is off"
 	return o, r.store(ctx, by, o)
+}
+
+// still refuses a confirmation whose case is over. It returns how long the host is silent;
+// negative if it was not heard since the process began.
+func (r *Room) still(host protocol.HostID, signed protocol.Digest) (time.Duration, error) {
+	want, silent, err := r.Case(host)
+	if err == nil && signed != want {
+		err = fmt.Errorf("%w: host %s was heard since the confirmation was begun, or the coordinator was restarted: look again, and sign again", core.ErrChanged, host)
+	}
+	return silent, err
 }

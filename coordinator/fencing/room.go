@@ -62,13 +62,15 @@ type Room struct {
 	cfg  Config
 	kick chan carry // operations that are to be carried out
 
+	requesting sync.Mutex // one request of a person after the other
+
 	mu      sync.RWMutex
 	devices []fence.Device // by name
 	number  uint64         // of the change of devices
 	ops     []fence.Op     // the oldest first
 	held    []fence.Verdict
 	back    map[protocol.HostID]int64 // since when a fenced host is heard again, boot clock
-	locks   map[string]*sync.Mutex    // one operation of a device at a time
+	locks   map[string]chan struct{}  // one operation of a device at a time
 }
 
 // carry is an operation, and what is to be done next of it.
@@ -79,7 +81,7 @@ type carry struct {
 
 // New returns a room without devices. Load follows.
 func New(base *core.Base, cfg Config) *Room {
-	return &Room{base: base, cfg: cfg, kick: make(chan carry, 64), back: make(map[protocol.HostID]int64), locks: make(map[string]*sync.Mutex)}
+	return &Room{base: base, cfg: cfg, kick: make(chan carry, 64), back: make(map[protocol.HostID]int64), locks: make(map[string]chan struct{})}
 }
 
 // Load reads what is stored. It is called once, before anything is granted.

@@ -41,6 +41,7 @@ type stage struct {
 	settling bool
 	our      string
 	heard    map[protocol.HostID]int64
+	during   func(agents.Call) // what happens while a device is asked
 }
 
 // newStage is a stage with hosts a and b, which are heard, and one device for both.
@@ -110,6 +111,9 @@ func (s *stage) point() bool {
 func (s *stage) Run(_ context.Context, c agents.Call) agents.Result {
 	if s.point() {
 		return agents.Result{Outcome: fence.OutcomeFailed}
+	}
+	if s.during != nil {
+		s.during(c)
 	}
 	s.mu.Lock()
 	s.asked = append(s.asked, c.Host+" "+c.Verb)
@@ -504,5 +508,79 @@ func TestConcerns(t *testing.T) {
 		s.lose("a")
 		time.Sleep(2 * time.Second)
 		want("no device", "coordinator.fence_needed", "no fence device is configured for host a")
+	})
+}
+
+// TestLateOffIsNotSent: while the device is busy with one host, the other one waits for
+// it; an off that would come late is not sent, nor one to a host that is heard again.
+func TestLateOffIsNotSent(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t)
+			s.during = func(c agents.Call) {
+				if c.Verb == "off" {
+					time.Sleep(30 * time.Second)
+				}
+			}
+			s.set(func() { s.asked = nil })
+			s.lose("a")
+			if _, err := s.Fence(t.Context(), admin, Request{Host: "b", Action: fence.ActionOff}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			if heard {
+				s.set(func() { s.heard["a"], s.suspects = s.boot(), nil })
+			} else {
+				s.set(func() { s.suspects = nil })
+			}
+			time.Sleep(2 * time.Minute)
+			if n := s.offs(); n != 1 {
+				t.Errorf("%d offs were sent: %s", n, s.questions())
+			}
+			failed := 0
+			for _, o := range s.Ops() {
+				if o.State == fence.Failed {
+					failed++
+					want := "an off that late is not sent"
+					if heard {
+						want = "the host is heard again"
+					}
+					if log := fmt.Sprint(o.Log); !strings.Contains(log, want) {
+						t.Errorf("the log does not say that %s: %s", want, log)
+					}
+				}
+			}
+			if failed == 0 {
+				t.Error("no fence has failed")
+			}
+			s.stop()
+		})
+	}
+}
+
+// TestUnfencedAtOnce: a person lets a host in that has told what it has since it was
+// fenced, whenever that was, and all that keeps it closed ends.
+func TestUnfencedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.cfg.Policy.Unfence = "manual"
+		s.lose("a")
+		time.Sleep(5 * time.Second)
+		s.set(func() { s.suspects = nil })
+		if _, err := s.Fence(t.Context(), admin, Request{Host: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		s.tells("a")
+		s.back("a", time.Minute)
+		if s.Closed("a") == "" {
+			t.Fatal("it is let in without a person")
+		}
+		if o, err := s.Unfence(t.Context(), admin, Request{Host: "a"}); err != nil || o.ReturnedMS == 0 {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		if why := s.Closed("a"); why != "" {
+			t.Errorf("it is closed still: %s", why)
+		}
 	})
 }
