@@ -75,7 +75,7 @@ type Rule struct {
 
 func (r Rule) fits(h *Host) bool {
 	for k, v := range r.Labels {
-		if h.Labels[k] != v {
+		if is, ok := h.Labels[k]; !ok || is != v {
 			return false
 		}
 	}

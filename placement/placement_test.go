@@ -197,3 +197,11 @@ func BenchmarkLoss(b *testing.B) {
 		}
 	}
 }
+
+// TestLabelIsThere: a host without a label does not have its empty value.
+func TestLabelIsThere(t *testing.T) {
+	r := Rule{Labels: map[string]string{"gpu": ""}}
+	if r.fits(&Host{Name: "a"}) || !r.fits(&Host{Name: "b", Labels: map[string]string{"gpu": ""}}) {
+		t.Error("a host without the label is taken, or one with it is not")
+	}
+}

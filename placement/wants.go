@@ -20,6 +20,9 @@ const MaxWishes = 32
 // Liking is the score of a wish that names none.
 const Liking = 100
 
+// Any reports whether there is a wish at all.
+func (w *Wants) Any() bool { return len(w.Rules) > 0 || len(w.Near) > 0 || w.Priority != 0 }
+
 // Check refuses more wishes than there may be, and scores out of range.
 func (w *Wants) Check() error {
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/protocol/contract"
 )
 
 // Request asks for an action.
@@ -117,6 +118,9 @@ func (r *Room) proposal(ctx context.Context, by core.Actor, req Request) (*propo
 	if err != nil {
 		return nil, err
 	}
+	if err := mayWish(req, spec); err != nil {
+		return nil, err
+	}
 	if req.Place {
 		if req.Host, err = r.place(ctx, req); err != nil {
 			return nil, err
@@ -129,6 +133,19 @@ func (r *Room) proposal(ctx context.Context, by core.Actor, req Request) (*propo
 	p := &proposal{want: a, spec: spec, wants: req.Wants}
 	p.misnamed, err = r.misnamed(ctx, a.Host, spec)
 	return p, err
+}
+
+// mayWish refuses wishes about hosts that nothing would ever read. Every container can be
+// placed when it is created; only unique ones are placed again later.
+func mayWish(req Request, spec *protocol.Spec) error {
+	args, creates := spec.Args.(*protocol.CreateArgs)
+	switch {
+	case !req.Place && !req.Wants.Any() || creates && (req.Place || args.Class == contract.Unique):
+		return nil
+	case creates:
+		return fmt.Errorf("%w: wishes about hosts were given, and host %.63q as well: only a unique container is placed again later; leave out one of both", core.ErrInvalid, req.Host)
+	}
+	return fmt.Errorf("%w: only the creation of a container can be placed, or have wishes about hosts; name its host and leave the wishes out", core.ErrInvalid)
 }
 
 // place returns the host of a request that names none. The same request again stays where

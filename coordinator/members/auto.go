@@ -229,8 +229,8 @@ func (r *Room) approveByRule(ctx context.Context, e core.Enrolment, from netip.A
 		if err != nil {
 			return err
 		}
-		if at < 0 {
-			return errNoRule // it was used up, removed, or has ended meanwhile
+		if at < 0 || all[at].Name != name { // that one was used up, removed, or has ended meanwhile
+			return errNoRule // another one would be recorded under a wrong name
 		}
 		all[at].Approved++
 		detail["rule"], detail["approved"], detail["count"] = all[at].Name, all[at].Approved, all[at].Count

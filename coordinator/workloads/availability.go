@@ -39,6 +39,9 @@ func (r *Room) SetAvailability(ctx context.Context, by core.Actor, id protocol.H
 	if lasts > 0 {
 		now.UntilMS = now.SinceMS + lasts.Milliseconds()
 	}
+	// What is stored and what is known change in the same order.
+	r.deciding.Lock()
+	defer r.deciding.Unlock()
 	return r.putAvailability(ctx, by, id, now, func(core.Availability) bool { return true })
 }
 

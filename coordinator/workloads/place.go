@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,7 +99,8 @@ func (r *Room) place(ctx context.Context) error {
 		if w.Phase == unique.Held && w.Pending.IsZero() && w.Epoch.Counter > 1 && w.named == (protocol.Seq{}) && !v.Settling() {
 			asked = append(asked, w)
 		}
-		leaving = leaving || w.Moves
+		// One that is free and waits for room holds up no others.
+		leaving = leaving || w.Moves && w.Phase != unique.Free
 	}
 	changed := r.changed
 	due := changed || v.NowMS-r.placedMS >= retry.Milliseconds()
@@ -109,7 +111,11 @@ func (r *Room) place(ctx context.Context) error {
 	r.mu.Unlock()
 	var failed error
 	for _, w := range asked {
-		failed = errors.Join(failed, r.create(ctx, w))
+		has, err := r.has(ctx, w)
+		if err == nil && !has {
+			err = r.create(ctx, w)
+		}
+		failed = errors.Join(failed, err)
 	}
 	if !due {
 		return failed
@@ -207,6 +213,16 @@ func (r *Room) move(ctx context.Context, w *workload, to protocol.HostID) error 
 		return err
 	}
 	return r.create(ctx, w)
+}
+
+// has reports whether the host of a workload has told, since it was placed there, that it
+// has it: a process before has had it created.
+func (r *Room) has(ctx context.Context, w *workload) (bool, error) {
+	host, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Get(w.Host) })
+	if errors.Is(err, core.ErrNotFound) {
+		return false, nil
+	}
+	return host.Inventory.AtMS >= w.ChangedMS && slices.ContainsFunc(host.Inventory.Containers, func(c protocol.Container) bool { return c.CTID == w.CTID }), err
 }
 
 // create asks the host of a workload to make it.

@@ -66,6 +66,8 @@ type workload struct {
 	// shutMS is since when, by the boot clock; 0 if a process before did that.
 	shutMS int64
 	idle   bool // its host has told last that it does not run
+	// stopped tells that its user wants it stopped, as its host told before it was lost.
+	stopped bool
 }
 
 // holder is what is known of a host.
@@ -305,6 +307,9 @@ func (r *Room) decide(ctx context.Context, id protocol.CTID) error {
 		if err != nil {
 			return err
 		}
+		r.mu.Lock()
+		w.stopped = stopped
+		r.mu.Unlock()
 		w, next, changed = r.next(id, stopped)
 	}
 	if !changed {

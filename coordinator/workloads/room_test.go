@@ -480,3 +480,29 @@ func TestRemovedCoordinator(t *testing.T) {
 		}
 	}
 }
+
+// TestRestartAsksNothingTwice: a new process does not have a workload created again that
+// its host has told since it was placed there.
+func TestRestartAsksNothingTwice(t *testing.T) {
+	s := born(t, "none")
+	s.off["a"], s.closed["a"] = true, true
+	s.away["a"] = true
+	s.keep(5 * time.Minute)
+	w := s.only()
+	if w.Phase != unique.Held || w.Host != "b" || w.Epoch.Counter < 2 {
+		t.Fatalf("%+v", w)
+	}
+	s.ends(protocol.StateDone, "")
+	s.tell("b", func(h *core.Host) {
+		h.Inventory.AtMS = time.Now().Add(time.Hour).UnixMilli()
+		h.Inventory.Containers = []protocol.Container{{CTID: ctid, Name: "db"}}
+	})
+	s.Tick(t.Context())
+	asked := len(s.asked)
+	s.begin(2)
+	s.Greeted("b", &protocol.Hello{SelfFence: "guard"})
+	s.keep(unique.Default().Takeover() + 20*time.Second) // in its leases it tells nothing of what it holds
+	if got := s.asked[asked:]; len(got) != 0 {
+		t.Errorf("it was asked of %v again", got)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/unique"
 )
@@ -89,9 +90,12 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &scene{of: make(map[string]*workload, len(r.all)), named: make(map[protocol.CTID]string, len(r.all)), broken: make(map[string]string)}
-	taken, broken := make(map[protocol.HostID]placement.Size), make(map[protocol.CTID]string)
+	taken, broken, stopped := make(map[protocol.HostID]placement.Size), make(map[protocol.CTID]string), make(map[protocol.CTID]bool)
 	for _, h := range hosts {
 		for _, c := range h.Inventory.Containers {
+			if w := r.all[c.CTID]; w != nil && w.Host == h.ID && c.Intended == contract.Stopped {
+				stopped[c.CTID] = true
+			}
 			if w := r.all[c.CTID]; w != nil && w.Host == h.ID && w.ChangedMS <= h.Inventory.AtMS && (c.Broken != "" || c.Failures >= r.cfg.Placing.Starts) {
 				broken[c.CTID] = cmp.Or(c.Broken, fmt.Sprintf("the last %d starts have failed", c.Failures))
 			}
@@ -106,6 +110,8 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 		if slices.Contains(q.Lose, w.Host) {
 			p.On, p.Fixed = "", false
 		}
+		// What its user has stopped would be started by another host.
+		p.Fixed = p.Fixed || p.On != "" && stopped[id]
 		if broken[id] != "" && w.Phase == unique.Held {
 			s.broken[p.Name] = broken[id]
 			p.Banned = append(p.Banned, string(w.Host))
@@ -196,7 +202,7 @@ func (rules Placing) wanted(w *workload, names map[string][]string, nowMS int64)
 		p.Rules = append(p.Rules, placement.Rule{Host: string(w.Host), Score: -1})
 	}
 	if w.Phase != unique.Free {
-		p.On, p.Fixed = string(w.Host), w.Phase != unique.Held || w.Moves || w.shut
+		p.On, p.Fixed = string(w.Host), w.Phase != unique.Held || w.Moves || w.shut || !w.Pending.IsZero()
 	}
 	if ok, _ := w.Anywhere(); !ok {
 		p.Rules = append(p.Rules, placement.Rule{Host: string(w.Host), Must: true})
@@ -251,9 +257,10 @@ func (rules Placing) candidate(h core.Host, known *holder, here bool, taken plac
 	part := int64(100 - rules.Reserve)
 	info := h.Inventory.Host
 	p.Has = placement.Size{
-		CPU:    int64(info.CPUs) * 1000 * part / 100,
-		Memory: min(info.MemoryBytes/100*part, info.MemoryFree/100*part+taken.Memory),
-		Disk:   min(info.DiskBytes/100*part, info.DiskFree/100*part+taken.Disk),
+		CPU: int64(info.CPUs) * 1000 * part / 100,
+		// A host that is full has what its workloads take: none of them gives way for that.
+		Memory: max(taken.Memory, min(info.MemoryBytes/100*part, info.MemoryFree/100*part+taken.Memory)),
+		Disk:   max(taken.Disk, min(info.DiskBytes/100*part, info.DiskFree/100*part+taken.Disk)),
 	}
 	switch {
 	case h.State != core.HostApproved:

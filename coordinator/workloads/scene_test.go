@@ -81,11 +81,14 @@ func (s *stage) on() string {
 
 // obey lets time pass in which each host says the truth: it runs what its newest grant
 // names.
-func (s *stage) obey(d time.Duration) {
+func (s *stage) obey(d time.Duration) { s.obeyOn(d, "a", "b", "c") }
+
+// obeyOn is obey of those hosts alone: nothing is heard of the others.
+func (s *stage) obeyOn(d time.Duration, hosts ...protocol.HostID) {
 	took := make(map[protocol.HostID]protocol.Seq)
 	runs := make(map[protocol.HostID][]protocol.LeaseHeld)
 	for range int(d / (5 * time.Second)) {
-		for _, h := range []protocol.HostID{"a", "b", "c"} {
+		for _, h := range hosts {
 			s.seq++
 			seq := protocol.Seq{Inc: 1, Conn: 1, K: s.seq}
 			runs[h], _ = s.Renew(h, &protocol.Lease{Held: runs[h], Took: took[h]}, seq)
@@ -280,5 +283,64 @@ func TestWhatIf(t *testing.T) {
 	}
 	if got := s.on(); got != "db held a; mail held c; web held b" {
 		t.Error(got)
+	}
+}
+
+// TestWaitingHoldsUpNothing: a workload that has failed on the last host that it may have
+// waits, and what a drained host holds leaves it all the same.
+func TestWaitingHoldsUpNothing(t *testing.T) {
+	s := fleet(t)
+	s.made("big", 1, placement.Wants{Rules: []placement.Rule{{Labels: map[string]string{"site": "lab"}, Must: true}, {Host: "a", Score: 5}}})
+	s.made("db", 2, placement.Wants{Rules: []placement.Rule{{Host: "b", Score: 5}}})
+	s.obey(10 * time.Second)
+	if got := s.on(); got != "big held a; db held b" {
+		t.Fatal(got)
+	}
+	s.off["a"], s.closed["a"] = true, true
+	s.away["a"] = true
+	s.obeyOn(3*time.Minute, "b", "c")
+	if got := s.on(); got != "big held b; db held b" {
+		t.Fatalf("after the loss of host a: %s", got)
+	}
+	if err := s.store.Update(t.Context(), func(tx core.Tx) error {
+		a, err := tx.Actions.Get(s.List()[0].Pending)
+		a.State, a.Detail = protocol.StateFailed, "no template"
+		return errors.Join(err, tx.Actions.Put(a))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.obeyOn(time.Minute, "b", "c")
+	if got := s.on(); got != "big free b; db held b" {
+		t.Fatalf("after it has failed on host b: %s", got)
+	}
+	if err := s.SetAvailability(t.Context(), admin, "b", core.Draining, "", 0); err != nil {
+		t.Fatal(err)
+	}
+	s.obeyOn(time.Minute, "b", "c")
+	if got := s.on(); got != "big free b; db held c" {
+		t.Errorf("after the drain: %s", got)
+	}
+}
+
+// TestStoppedStays: what its user has stopped leaves no host, which would start it.
+func TestStoppedStays(t *testing.T) {
+	s := fleet(t)
+	host := s.made("db", 1, placement.Wants{})
+	s.tell(host, func(h *core.Host) {
+		h.Inventory.Containers = []protocol.Container{{CTID: protocol.CTID{6: 0x70, 8: 0x80, 9: 1}, Name: "db", Intended: "stopped"}}
+	})
+	if err := s.SetAvailability(t.Context(), admin, host, core.Draining, "", 0); err != nil {
+		t.Fatal(err)
+	}
+	asked := len(s.asked)
+	s.later(2 * time.Minute)
+	if got := s.on(); got != "db held "+string(host) || len(s.asked) != asked {
+		t.Errorf("it left host %s: %s, %v", host, got, s.asked)
+	}
+	// Its host is lost, and is not suspected of running it.
+	s.away[host] = true
+	s.later(10 * time.Minute)
+	if all := s.Suspects(); len(all) != 0 {
+		t.Errorf("its host is to be fenced: %+v", all)
 	}
 }

@@ -83,7 +83,8 @@ func (r *Room) Suspects() []fence.Host {
 	for _, w := range r.all {
 		h := r.holderOf(w)
 		lost := v.NowMS-max(h.HeardMS, v.StartedMS) >= v.Timing.TTL.Milliseconds()
-		if w.Phase == unique.Free || w.Phase == unique.Held && !lost {
+		// What its user has stopped runs nowhere, and no host is switched off for it.
+		if w.Phase == unique.Free || w.Phase == unique.Held && (!lost || w.stopped) {
 			continue
 		}
 		proof, why := unique.Proof(w.Workload.Workload, h, v)
