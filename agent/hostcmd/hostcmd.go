@@ -36,7 +36,7 @@ type Host struct {
 	Targets []string
 }
 
-// ImageSetup is where the images of LXC are.
+// ImageSetup is where the images of LXC are, and how large an image of any runtime may be.
 type ImageSetup struct {
 	Dir        string
 	Registries image.Registries

@@ -28,7 +28,7 @@ type imageOption struct {
 
 // imagePrinters are the commands of the kinds about images.
 func (h Host) imagePrinters(runtimes []container.Runtime) (map[protocol.Kind][]string, error) {
-	var o imageOption
+	o := imageOption{ImageSetup: ImageSetup{MaxBytes: h.Images.MaxBytes}}
 	for _, r := range runtimes {
 		switch r.Kind() {
 		case container.KindLXC:
