@@ -26,6 +26,9 @@ an OCI layout in a tar archive, which podman and skopeo read, and behind it a ma
 that the key of the host signs: the SHA-256 of every part, what the image was made
 from, its architecture, and which host has made the archive.
 
+An image that was made of a container holds all files of it. So policies count
+image.export as root of the host.
+
 FILE appears when all of it has arrived.`,
 		Example: "  hostler image export edge-01 localhost/web:1.2 web.image\n  hostler image export edge-01 localhost/web:1.2 - | ssh other 'cat > web.image'", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
