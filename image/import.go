@@ -94,7 +94,8 @@ func Verify(ctx context.Context, f *os.File, as string, most int64, trust Trust)
 }
 
 // Repack writes the archive as an OCI layout in which the image has the name that it is
-// taken by, and no other.
+// taken by, and no other. What else the archive holds stays behind: podman would take a
+// manifest.json for the form of another tool, with names and layers of its own.
 func (v Verified) Repack(to io.Writer) error {
 	raw, err := manifestOf(v.files)
 	if err != nil {
@@ -109,7 +110,7 @@ func (v Verified) Repack(to io.Writer) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.files.files)) {
-		if name == layoutIndex {
+		if name != layoutMark && !strings.HasPrefix(name, partDir) {
 			continue
 		}
 		f, err := v.files.open(name)
@@ -173,12 +174,14 @@ func scan(ctx context.Context, f *os.File, m *Manifest) (*archive, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		name := strings.TrimSuffix(h.Name, "/")
+		name := strings.TrimPrefix(strings.TrimSuffix(h.Name, "/"), "./")
 		switch _, twice := a.files[name]; {
 		case h.Typeflag == tar.TypeDir && clean(name):
 			continue
 		case h.Typeflag != tar.TypeReg || !clean(name) || twice:
 			return nil, fmt.Errorf("%w: it has a file %.200q, which no image has", ErrArchive, h.Name)
+		case sparse(h):
+			return nil, fmt.Errorf("%w: its file %.200q is written with holes; write it without --sparse", ErrArchive, name)
 		}
 		at, err := section.Seek(0, io.SeekCurrent)
 		if err != nil {
@@ -189,7 +192,7 @@ func scan(ctx context.Context, f *os.File, m *Manifest) (*archive, error) {
 			return nil, fmt.Errorf("%w: %.200q: %w", ErrArchive, name, err)
 		}
 		digest := hex.EncodeToString(sum.Sum(nil))
-		if part, ok := strings.CutPrefix(name, "blobs/sha256/"); ok && part != digest {
+		if part, ok := strings.CutPrefix(name, partDir); ok && part != digest {
 			return nil, fmt.Errorf("%w: its part %.64s has the digest %s", ErrArchive, part, digest)
 		}
 		if m.Form != "" && (len(a.files) >= len(m.Parts) || m.Parts[len(a.files)] != Content{name, h.Size, digest}) {
@@ -212,8 +215,9 @@ func scan(ctx context.Context, f *os.File, m *Manifest) (*archive, error) {
 	return a, nil
 }
 
-// checkLayers looks whether the layers of a layout could be unpacked.
-func checkLayers(l layout, root bool, most int64) error {
+// checkLayers looks whether an archive has all parts of its image, each as long as the
+// manifest says, and whether its layers could be unpacked.
+func checkLayers(l *archive, root bool, most int64) error {
 	raw, err := manifestOf(l)
 	if err != nil {
 		return err
@@ -221,6 +225,15 @@ func checkLayers(l layout, root bool, most int64) error {
 	parts, err := parseManifest(raw, most)
 	if err != nil {
 		return err
+	}
+	for _, p := range parts {
+		at, ok := l.files[blobPath(p.Digest)]
+		switch {
+		case !ok:
+			return fmt.Errorf("%w: its part %s is missing", ErrArchive, p.Digest)
+		case at[1] != p.Size:
+			return fmt.Errorf("%w: its part %s has %d bytes, and its manifest says %d", ErrArchive, p.Digest, at[1], p.Size)
+		}
 	}
 	config, err := small(l, blobPath(parts[0].Digest), maxConfig)
 	if err != nil {
@@ -246,11 +259,11 @@ func checkLayers(l layout, root bool, most int64) error {
 	return nil
 }
 
-func checkLayer(c *rootfs.Checker, l layout, p v1.Descriptor, diffID string) error {
+func checkLayer(c *rootfs.Checker, l *archive, p v1.Descriptor, diffID string) error {
 	f, err := l.open(blobPath(p.Digest))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrArchive, err)
 	}
 	defer f.Close()
-	return c.Check(io.LimitReader(f, p.Size), diffID)
+	return c.Check(f, diffID)
 }
