@@ -23,6 +23,7 @@ import (
 	"github.com/hostler-io/hostler/image/rootfs"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/frame"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // Trust says who has signed a manifest. An error tells that the host does not know him, or
@@ -33,7 +34,8 @@ type Trust func(manifest, signature []byte) (signer string, err error)
 // before anything is written: the signature, the digest of each part, and that each layer
 // could be unpacked. An archive whose signer is not known, or that has no signature, is
 // taken by a name of its own alone, which as gives it; else as is empty. The same image of
-// the same name is nil, another one [container.ErrExists].
+// the same name is nil, and stays as this host has noted it; another one is
+// [container.ErrExists].
 func (s *Store) Import(ctx context.Context, f *os.File, as string, trust Trust) (r Record, signer string, err error) {
 	v, err := Verify(ctx, f, as, s.cfg.MaxBytes, trust)
 	if err != nil {
@@ -45,20 +47,21 @@ func (s *Store) Import(ctx context.Context, f *os.File, as string, trust Trust) 
 	}
 	err = s.change(ctx, func(parts *blob.Store) error {
 		there, err := load(s.file(from.key))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		had := err == nil
+		switch {
+		case had && there.Digest != v.digest:
+			return fmt.Errorf("%w: this host has another image %s; remove it first: hostler image rm", container.ErrExists, v.Reference)
+		case !had && !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
-		had := err == nil
 		if r, err = s.takeLayout(parts, v.files); err != nil {
 			return err
 		}
-		r.Reference, r.Root, r.Kept = v.Reference, v.Root, v.Kept
-		if v.Root {
-			r.Digest = "sha256:" + r.Parts[len(r.Parts)-1].String()
+		if had {
+			r = there
+			return nil
 		}
-		if had && there.Digest != r.Digest {
-			return fmt.Errorf("%w: this host has another image %s; remove it first: hostler image rm", container.ErrExists, v.Reference)
-		}
+		r.Reference, r.Digest, r.Root, r.Kept = v.Reference, v.digest, v.Root, v.Kept
 		return s.save(from.key, r)
 	})
 	return r, v.Signer, err
@@ -69,6 +72,7 @@ type Verified struct {
 	Manifest
 	// Signer is the host that has signed it; empty if nothing shows that.
 	Signer string
+	digest string // that the store notes
 	files  *archive
 }
 
@@ -90,7 +94,8 @@ func Verify(ctx context.Context, f *os.File, as string, most int64, trust Trust)
 	if v.files, err = scan(ctx, f, &v.Manifest); err != nil {
 		return v, err
 	}
-	return v, checkLayers(v.files, v.Root, most)
+	v.digest, err = checkLayers(v.files, v.Root, most)
+	return v, err
 }
 
 // Repack writes the archive as an OCI layout in which the image has the name that it is
@@ -216,35 +221,30 @@ func scan(ctx context.Context, f *os.File, m *Manifest) (*archive, error) {
 }
 
 // checkLayers looks whether an archive has all parts of its image, each as long as the
-// manifest says, and whether its layers could be unpacked.
-func checkLayers(l *archive, root bool, most int64) error {
+// manifest says, and whether its layers could be unpacked. It returns the digest that people
+// can compare: of the manifest, or of a root directory's only layer.
+func checkLayers(l *archive, root bool, most int64) (digest string, err error) {
 	raw, err := manifestOf(l)
 	if err != nil {
-		return err
+		return "", err
 	}
 	parts, err := parseManifest(raw, most)
 	if err != nil {
-		return err
+		return "", err
 	}
-	for _, p := range parts {
-		at, ok := l.files[blobPath(p.Digest)]
-		switch {
-		case !ok:
-			return fmt.Errorf("%w: its part %s is missing", ErrArchive, p.Digest)
-		case at[1] != p.Size:
-			return fmt.Errorf("%w: its part %s has %d bytes, and its manifest says %d", ErrArchive, p.Digest, at[1], p.Size)
-		}
+	if err := l.has(parts); err != nil {
+		return "", err
 	}
 	config, err := small(l, blobPath(parts[0].Digest), maxConfig)
 	if err != nil {
-		return err
+		return "", err
 	}
 	of, err := parseConfig(config)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if !root && len(of.RootFS.DiffIDs) != len(parts)-1 {
-		return fmt.Errorf("%w: its configuration tells of %d layers, its manifest of %d", ErrImage, len(of.RootFS.DiffIDs), len(parts)-1)
+		return "", fmt.Errorf("%w: its configuration tells of %d layers, its manifest of %d", ErrImage, len(of.RootFS.DiffIDs), len(parts)-1)
 	}
 	c := rootfs.Checker{Limits: rootfs.DefaultLimits}
 	for n, p := range parts[1:] {
@@ -253,7 +253,24 @@ func checkLayers(l *archive, root bool, most int64) error {
 			diffID = of.RootFS.DiffIDs[n].String()
 		}
 		if err := checkLayer(&c, l, p, diffID); err != nil {
-			return fmt.Errorf("layer %d of %d: %w", n+1, len(parts)-1, err)
+			return "", fmt.Errorf("layer %d of %d: %w", n+1, len(parts)-1, err)
+		}
+	}
+	if root {
+		return parts[len(parts)-1].Digest.String(), nil
+	}
+	return "sha256:" + protocol.Sum(raw).String(), nil
+}
+
+// has tells whether parts are there, as long as they should be.
+func (a *archive) has(parts []v1.Descriptor) error {
+	for _, p := range parts {
+		at, ok := a.files[blobPath(p.Digest)]
+		switch {
+		case !ok:
+			return fmt.Errorf("%w: its part %s is missing", ErrArchive, p.Digest)
+		case at[1] != p.Size:
+			return fmt.Errorf("%w: its part %s has %d bytes, and its manifest says %d", ErrArchive, p.Digest, at[1], p.Size)
 		}
 	}
 	return nil
