@@ -26,8 +26,8 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// Trust says who has signed a manifest. An error tells that the host does not know him, or
-// that the signature is not one of these bytes.
+// Trust returns the host whose key has signed a manifest. It fails if this host does not know
+// the key, or the signature is not one of these bytes.
 type Trust func(manifest, signature []byte) (signer string, err error)
 
 // Import takes an image from an archive that [Store.Export] wrote. All of it is verified
@@ -129,8 +129,8 @@ func (v Verified) Repack(to io.Writer) error {
 	return p.tar.Close()
 }
 
-// readEnd reads the manifest behind an archive. Of one without, or by nobody who is known,
-// nothing is believed, and anyhow tells that it may be taken.
+// readEnd reads the manifest behind an archive. Without a manifest, or without a signature of
+// a known key, nothing of it is believed, and anyhow tells that the archive may be taken.
 func readEnd(f io.ReaderAt, size int64, anyhow bool, trust Trust) (m Manifest, signer string, err error) {
 	raw, sig, bytesBefore, err := frame.Read(f, size, mark)
 	if errors.Is(err, frame.ErrFrame) && anyhow {

@@ -84,9 +84,9 @@ func (a *commands) importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import FILE|- HOST…", Short: "Bring an image to hosts from an archive", Args: term.AtLeast(2),
 		Long: `Brings an image to hosts from an archive that hostler image export wrote. Each host
-verifies all of it before it writes anything: that an approved host of its fleet, or the
-host itself, has signed the manifest, the SHA-256 of every part, and that every layer
-can be unpacked safely. An archive that was cut short, changed or made for another
+verifies all of it before it writes anything: that a host of its fleet has signed the
+manifest, or the host itself, the SHA-256 of every part, and that every layer can be
+unpacked safely. An archive that was cut short, changed or made for another
 architecture is refused.
 
 An archive of which nothing shows who made it, such as an OCI layout of another tool, is
