@@ -36,6 +36,7 @@ type layout interface {
 const (
 	layoutMark  = "oci-layout"
 	layoutIndex = "index.json"
+	partDir     = "blobs/sha256/"
 )
 
 // directory is a layout that lies in a directory. Nothing leads out of it.
@@ -81,7 +82,7 @@ func newArchive(f *os.File) *archive {
 		if err != nil {
 			break
 		}
-		if at, err := f.Seek(0, io.SeekCurrent); err == nil && h.Typeflag == tar.TypeReg {
+		if at, err := f.Seek(0, io.SeekCurrent); err == nil && h.Typeflag == tar.TypeReg && !sparse(h) {
 			a.files[path.Clean(h.Name)] = [2]int64{at, h.Size}
 		}
 	}
@@ -89,6 +90,17 @@ func newArchive(f *os.File) *archive {
 		return nil
 	}
 	return a
+}
+
+// sparse reports whether an entry is written with holes. Its size is then not that of the
+// bytes in the archive, and what is hashed is not what lies at its place.
+func sparse(h *tar.Header) bool {
+	for name := range h.PAXRecords {
+		if strings.HasPrefix(name, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *archive) open(path string) (io.ReadCloser, error) {

@@ -137,6 +137,50 @@ func TestExport(t *testing.T) {
 	}
 }
 
+// TestImportAgain: an image that a host has stays as the host knows it, and of another one by
+// the same name no layer is written.
+func TestImportAgain(t *testing.T) {
+	s := made(t, plainFile)
+	b := exported(t, s)
+	for _, as := range []string{"", "localhost/web:1"} {
+		if _, _, err := s.Import(t.Context(), kept(t, b), as, trusting("edge-01")); err != nil {
+			t.Fatalf("as %q: %v", as, err)
+		}
+		if k, err := s.Kept("localhost/web:1"); err != nil || string(k) != `{"labels":["a=b"]}` {
+			t.Errorf("as %q: it was kept as %s, %v", as, k, err)
+		}
+		if all, err := s.List(); err != nil || len(all) != 1 || all[0].Key != "1" {
+			t.Errorf("as %q: the host has %+v, %v", as, all, err)
+		}
+	}
+	to, dir := openStore(t)
+	if _, _, err := to.Import(t.Context(), kept(t, b), "", trusting("edge-01")); err != nil {
+		t.Fatal(err)
+	}
+	had, err := os.ReadDir(filepath.Join(dir, "parts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What is missing of it comes back.
+	gone := filepath.Join(dir, "parts", had[0].Name())
+	if err := os.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := to.Import(t.Context(), kept(t, b), "", trusting("edge-01")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(gone); err != nil {
+		t.Errorf("a part that was missing: %v", err)
+	}
+	other := exported(t, made(t, tar.Header{Typeflag: tar.TypeDir, Name: "other/", Mode: 0o755}))
+	if _, _, err := to.Import(t.Context(), kept(t, other), "", trusting("edge-01")); !errors.Is(err, container.ErrExists) {
+		t.Errorf("another one of that name: %v", err)
+	}
+	if has, err := os.ReadDir(filepath.Join(dir, "parts")); err != nil || len(has) != len(had) {
+		t.Errorf("%d parts are there, and %d were: %v", len(has), len(had), err)
+	}
+}
+
 // TestImportRefuses: what is cut short, changed, foreign, or could not be unpacked safely
 // is refused, and nothing is written; what nobody has signed is taken by a name of its own
 // alone.

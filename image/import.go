@@ -23,17 +23,19 @@ import (
 	"github.com/hostler-io/hostler/image/rootfs"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/frame"
+	"github.com/hostler-io/hostler/protocol"
 )
 
-// Trust says who has signed a manifest. An error tells that the host does not know him, or
-// that the signature is not one of these bytes.
+// Trust returns the host whose key has signed a manifest. It fails if this host does not know
+// the key, or the signature is not one of these bytes.
 type Trust func(manifest, signature []byte) (signer string, err error)
 
 // Import takes an image from an archive that [Store.Export] wrote. All of it is verified
 // before anything is written: the signature, the digest of each part, and that each layer
 // could be unpacked. An archive whose signer is not known, or that has no signature, is
 // taken by a name of its own alone, which as gives it; else as is empty. The same image of
-// the same name is nil, another one [container.ErrExists].
+// the same name is nil, and stays as this host has noted it; another one is
+// [container.ErrExists].
 func (s *Store) Import(ctx context.Context, f *os.File, as string, trust Trust) (r Record, signer string, err error) {
 	v, err := Verify(ctx, f, as, s.cfg.MaxBytes, trust)
 	if err != nil {
@@ -45,20 +47,21 @@ func (s *Store) Import(ctx context.Context, f *os.File, as string, trust Trust) 
 	}
 	err = s.change(ctx, func(parts *blob.Store) error {
 		there, err := load(s.file(from.key))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		had := err == nil
+		switch {
+		case had && there.Digest != v.digest:
+			return fmt.Errorf("%w: this host has another image %s; remove it first: hostler image rm", container.ErrExists, v.Reference)
+		case !had && !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
-		had := err == nil
 		if r, err = s.takeLayout(parts, v.files); err != nil {
 			return err
 		}
-		r.Reference, r.Root, r.Kept = v.Reference, v.Root, v.Kept
-		if v.Root {
-			r.Digest = "sha256:" + r.Parts[len(r.Parts)-1].String()
+		if had {
+			r = there
+			return nil
 		}
-		if had && there.Digest != r.Digest {
-			return fmt.Errorf("%w: this host has another image %s; remove it first: hostler image rm", container.ErrExists, v.Reference)
-		}
+		r.Reference, r.Digest, r.Root, r.Kept = v.Reference, v.digest, v.Root, v.Kept
 		return s.save(from.key, r)
 	})
 	return r, v.Signer, err
@@ -69,6 +72,7 @@ type Verified struct {
 	Manifest
 	// Signer is the host that has signed it; empty if nothing shows that.
 	Signer string
+	digest string // that the store notes
 	files  *archive
 }
 
@@ -90,11 +94,13 @@ func Verify(ctx context.Context, f *os.File, as string, most int64, trust Trust)
 	if v.files, err = scan(ctx, f, &v.Manifest); err != nil {
 		return v, err
 	}
-	return v, checkLayers(v.files, v.Root, most)
+	v.digest, err = checkLayers(v.files, v.Root, most)
+	return v, err
 }
 
 // Repack writes the archive as an OCI layout in which the image has the name that it is
-// taken by, and no other.
+// taken by, and no other. What else the archive holds stays behind: podman would take a
+// manifest.json for the form of another tool, with names and layers of its own.
 func (v Verified) Repack(to io.Writer) error {
 	raw, err := manifestOf(v.files)
 	if err != nil {
@@ -109,7 +115,7 @@ func (v Verified) Repack(to io.Writer) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.files.files)) {
-		if name == layoutIndex {
+		if name != layoutMark && !strings.HasPrefix(name, partDir) {
 			continue
 		}
 		f, err := v.files.open(name)
@@ -123,8 +129,8 @@ func (v Verified) Repack(to io.Writer) error {
 	return p.tar.Close()
 }
 
-// readEnd reads the manifest behind an archive. Of one without, or by nobody who is known,
-// nothing is believed, and anyhow tells that it may be taken.
+// readEnd reads the manifest behind an archive. Without a manifest, or without a signature of
+// a known key, nothing of it is believed, and anyhow tells that the archive may be taken.
 func readEnd(f io.ReaderAt, size int64, anyhow bool, trust Trust) (m Manifest, signer string, err error) {
 	raw, sig, bytesBefore, err := frame.Read(f, size, mark)
 	if errors.Is(err, frame.ErrFrame) && anyhow {
@@ -173,12 +179,14 @@ func scan(ctx context.Context, f *os.File, m *Manifest) (*archive, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		name := strings.TrimSuffix(h.Name, "/")
+		name := strings.TrimPrefix(strings.TrimSuffix(h.Name, "/"), "./")
 		switch _, twice := a.files[name]; {
 		case h.Typeflag == tar.TypeDir && clean(name):
 			continue
 		case h.Typeflag != tar.TypeReg || !clean(name) || twice:
 			return nil, fmt.Errorf("%w: it has a file %.200q, which no image has", ErrArchive, h.Name)
+		case sparse(h):
+			return nil, fmt.Errorf("%w: its file %.200q is written with holes; write it without --sparse", ErrArchive, name)
 		}
 		at, err := section.Seek(0, io.SeekCurrent)
 		if err != nil {
@@ -189,7 +197,7 @@ func scan(ctx context.Context, f *os.File, m *Manifest) (*archive, error) {
 			return nil, fmt.Errorf("%w: %.200q: %w", ErrArchive, name, err)
 		}
 		digest := hex.EncodeToString(sum.Sum(nil))
-		if part, ok := strings.CutPrefix(name, "blobs/sha256/"); ok && part != digest {
+		if part, ok := strings.CutPrefix(name, partDir); ok && part != digest {
 			return nil, fmt.Errorf("%w: its part %.64s has the digest %s", ErrArchive, part, digest)
 		}
 		if m.Form != "" && (len(a.files) >= len(m.Parts) || m.Parts[len(a.files)] != Content{name, h.Size, digest}) {
@@ -212,26 +220,31 @@ func scan(ctx context.Context, f *os.File, m *Manifest) (*archive, error) {
 	return a, nil
 }
 
-// checkLayers looks whether the layers of a layout could be unpacked.
-func checkLayers(l layout, root bool, most int64) error {
+// checkLayers looks whether an archive has all parts of its image, each as long as the
+// manifest says, and whether its layers could be unpacked. It returns the digest that people
+// can compare: of the manifest, or of a root directory's only layer.
+func checkLayers(l *archive, root bool, most int64) (digest string, err error) {
 	raw, err := manifestOf(l)
 	if err != nil {
-		return err
+		return "", err
 	}
 	parts, err := parseManifest(raw, most)
 	if err != nil {
-		return err
+		return "", err
+	}
+	if err := l.has(parts); err != nil {
+		return "", err
 	}
 	config, err := small(l, blobPath(parts[0].Digest), maxConfig)
 	if err != nil {
-		return err
+		return "", err
 	}
 	of, err := parseConfig(config)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if !root && len(of.RootFS.DiffIDs) != len(parts)-1 {
-		return fmt.Errorf("%w: its configuration tells of %d layers, its manifest of %d", ErrImage, len(of.RootFS.DiffIDs), len(parts)-1)
+		return "", fmt.Errorf("%w: its configuration tells of %d layers, its manifest of %d", ErrImage, len(of.RootFS.DiffIDs), len(parts)-1)
 	}
 	c := rootfs.Checker{Limits: rootfs.DefaultLimits}
 	for n, p := range parts[1:] {
@@ -240,17 +253,34 @@ func checkLayers(l layout, root bool, most int64) error {
 			diffID = of.RootFS.DiffIDs[n].String()
 		}
 		if err := checkLayer(&c, l, p, diffID); err != nil {
-			return fmt.Errorf("layer %d of %d: %w", n+1, len(parts)-1, err)
+			return "", fmt.Errorf("layer %d of %d: %w", n+1, len(parts)-1, err)
+		}
+	}
+	if root {
+		return parts[len(parts)-1].Digest.String(), nil
+	}
+	return "sha256:" + protocol.Sum(raw).String(), nil
+}
+
+// has tells whether parts are there, as long as they should be.
+func (a *archive) has(parts []v1.Descriptor) error {
+	for _, p := range parts {
+		at, ok := a.files[blobPath(p.Digest)]
+		switch {
+		case !ok:
+			return fmt.Errorf("%w: its part %s is missing", ErrArchive, p.Digest)
+		case at[1] != p.Size:
+			return fmt.Errorf("%w: its part %s has %d bytes, and its manifest says %d", ErrArchive, p.Digest, at[1], p.Size)
 		}
 	}
 	return nil
 }
 
-func checkLayer(c *rootfs.Checker, l layout, p v1.Descriptor, diffID string) error {
+func checkLayer(c *rootfs.Checker, l *archive, p v1.Descriptor, diffID string) error {
 	f, err := l.open(blobPath(p.Digest))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrArchive, err)
 	}
 	defer f.Close()
-	return c.Check(io.LimitReader(f, p.Size), diffID)
+	return c.Check(f, diffID)
 }

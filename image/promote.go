@@ -117,14 +117,15 @@ func (s *Store) Forget(ctx context.Context, reference string) error {
 		return err
 	}
 	return s.change(ctx, func(parts *blob.Store) error {
-		if _, err := load(s.file(key)); errors.Is(err, fs.ErrNotExist) {
+		r, err := load(s.file(key))
+		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: %w: %s", container.ErrNotFound, ErrNotFound, reference)
 		}
 		failpoint.Before(failpoint.ImageForgotten)
-		err := durable.Remove(s.file(key))
+		err = durable.Remove(s.file(key))
 		failpoint.After(failpoint.ImageForgotten)
 		if err == nil {
-			_, err = s.sweep(parts)
+			_, err = s.sweep(parts, leftTime, r)
 		}
 		return err
 	})

@@ -293,10 +293,11 @@ func (s *Store) Remove(ctx context.Context, reference string) (freed int64, err 
 		case err != nil:
 			return err
 		}
+		r, _ := load(s.file(from)) // the parts of a damaged one go later
 		if err := durable.Remove(s.file(from)); err != nil {
 			return err
 		}
-		freed, err = s.sweep(parts)
+		freed, err = s.sweep(parts, leftTime, r)
 		return err
 	})
 	return freed, err
@@ -321,6 +322,9 @@ type Limits struct {
 	// Fresh keeps what was used no longer ago, whatever it takes: a container may be about
 	// to be made of it.
 	Fresh time.Duration
+	// Left keeps what a pull has left that was cut short, since bytes came last: the next
+	// pull goes on with it.
+	Left time.Duration
 }
 
 // Collect prunes at each tick until ctx ends, and tells what came of it.
@@ -356,7 +360,7 @@ func (s *Store) Prune(ctx context.Context, l Limits) (gone []Record, freed int64
 			}
 			gone = append(gone, r)
 		}
-		freed, err = s.sweep(parts)
+		freed, err = s.sweep(parts, l.Left, gone...)
 		return err
 	})
 	return gone, freed, err
@@ -384,11 +388,17 @@ func excess(all []Record, l Limits, now time.Time) (gone []Record) {
 	return gone
 }
 
-// readTime is longer than any reading of an image takes.
-const readTime = 24 * time.Hour
+const (
+	// readTime is longer than any reading of an image takes.
+	readTime = 24 * time.Hour
+	// leftTime is how long the removal of an image leaves what pulls of others have left.
+	leftTime = 24 * time.Hour
+)
 
-// sweep removes the parts that no image has, and what readers have left that were killed.
-func (s *Store) sweep(parts *blob.Store) (freed int64, err error) {
+// sweep removes the parts that no image has: of those that are gone at once, and of pulls
+// that were cut short when nothing came for as long as left says. It also removes what
+// readers have left that were killed.
+func (s *Store) sweep(parts *blob.Store, left time.Duration, gone ...Record) (freed int64, err error) {
 	all, err := s.List()
 	if err != nil {
 		return 0, err
@@ -399,15 +409,30 @@ func (s *Store) sweep(parts *blob.Store) (freed int64, err error) {
 			had[d] = true
 		}
 	}
-	_, err = parts.Sweep(time.Now().Add(time.Hour), func(d protocol.Digest) bool {
-		if size, _, err := parts.Size(d); !had[d] && err == nil {
-			freed += size
+	theirs := make(map[protocol.Digest]bool)
+	for _, r := range gone {
+		for _, d := range r.Parts {
+			theirs[d] = true
 		}
-		return had[d]
-	})
-	left, e := os.ReadDir(s.reading())
+	}
+	sweep := func(before time.Time, keep func(protocol.Digest) bool) {
+		_, e := parts.Sweep(before, func(d protocol.Digest) bool {
+			if size, used, err := parts.Size(d); !keep(d) && err == nil && used.Before(before) {
+				freed += size
+			}
+			return keep(d)
+		})
+		err = errors.Join(err, e)
+	}
+	soon := time.Now().Add(time.Hour) // a clock that was set back dates files ahead
+	sweep(soon, func(d protocol.Digest) bool { return had[d] || !theirs[d] })
+	if left > 0 {
+		soon = time.Now().Add(-left)
+	}
+	sweep(soon, func(d protocol.Digest) bool { return had[d] })
+	readers, e := os.ReadDir(s.reading())
 	err = errors.Join(err, e)
-	for _, r := range left {
+	for _, r := range readers {
 		if i, e := r.Info(); e == nil && time.Since(i.ModTime()) > readTime {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(s.reading(), r.Name())))
 		}

@@ -304,8 +304,15 @@ func TestRemove(t *testing.T) {
 		}
 	}
 	release()
+	half := filepath.Join(dir, "parts", strings.Repeat("ab", 32)+".part")
+	if err := os.WriteFile(half, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if freed, err := s.Remove(t.Context(), one); err != nil || freed == 0 {
 		t.Errorf("freed %d, %v", freed, err)
+	}
+	if err := os.Remove(half); err != nil {
+		t.Errorf("half of another image went: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "parts", "*")); err != nil || len(left) != 0 {
 		t.Errorf("left: %q, %v", left, err)
@@ -390,6 +397,42 @@ func TestPrune(t *testing.T) {
 	}
 	if rest, err := filepath.Glob(filepath.Join(dir, "parts", "*")); err != nil || len(rest) != 0 {
 		t.Errorf("left: %q, %v", rest, err)
+	}
+}
+
+// TestPruneLeft keeps for a while what pulls have left that were cut short: the next one goes
+// on with it.
+func TestPruneLeft(t *testing.T) {
+	s, dir := openStore(t)
+	written := map[string]time.Duration{
+		strings.Repeat("ab", 32) + ".part": 23 * time.Hour, strings.Repeat("cd", 32): 23 * time.Hour,
+		strings.Repeat("01", 32) + ".part": 25 * time.Hour, strings.Repeat("23", 32): 25 * time.Hour,
+	}
+	now := time.Now()
+	for name, ago := range written {
+		path := filepath.Join(dir, "parts", name)
+		if err := errors.Join(os.WriteFile(path, []byte("x"), 0o600), os.Chtimes(path, now, now.Add(-ago))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		left  time.Duration
+		freed int64
+		stays int
+	}{{24 * time.Hour, 1, 2}, {0, 1, 0}} {
+		_, freed, err := s.Prune(t.Context(), image.Limits{Left: tc.left})
+		if err != nil || freed != tc.freed {
+			t.Errorf("%v: freed %d, want %d; %v", tc.left, freed, tc.freed, err)
+		}
+		rest, err := os.ReadDir(filepath.Join(dir, "parts"))
+		if err != nil || len(rest) != tc.stays {
+			t.Errorf("%v: %v stay, want %d; %v", tc.left, rest, tc.stays, err)
+		}
+		for _, r := range rest {
+			if written[r.Name()] > tc.left {
+				t.Errorf("%v: %s stays", tc.left, r.Name())
+			}
+		}
 	}
 }
 

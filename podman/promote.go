@@ -11,10 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/image/rootfs"
@@ -83,7 +80,7 @@ func (i promoting) Promote(ctx context.Context, name string, p container.Promoti
 		}
 		changes = append(changes, "LABEL "+labelKey+"="+p.Key, "LABEL "+labelKept+"="+base64.RawURLEncoding.EncodeToString(p.Kept))
 		failpoint.Before(failpoint.ImageMade)
-		err = i.packed(ctx, d, func(files io.Reader) error {
+		err = i.packed(ctx, name, d, func(files io.Reader) error {
 			return r.api.call(ctx, http.MethodPost, "/images/import", url.Values{"reference": {p.Reference}, "changes": changes, "message": {"hostler image promote"}}, files, nil)
 		})
 		failpoint.After(failpoint.ImageMade)
@@ -91,68 +88,40 @@ func (i promoting) Promote(ctx context.Context, name string, p container.Promoti
 	})
 }
 
-// packed has take read an archive of the files of a container.
-func (i promoting) packed(ctx context.Context, d details, take func(io.Reader) error) error {
-	first, err := firstID(d.Config.Labels)
-	if err != nil {
-		return err
-	}
-	var ids container.IDRange
-	if first > 0 {
-		ids = container.IDRange{First: first, Count: idsEach}
-	}
-	root, release, err := i.root(ctx, d)
-	if err != nil {
-		return err
-	}
-	read, write := io.Pipe()
-	packed := make(chan error, 1)
-	go func() { // waited for below
-		_, err := rootfs.ArchiveAnew(ctx, root, ids, write)
-		packed <- write.CloseWithError(err)
-	}()
-	err = take(read)
-	_ = read.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // the packer ends, if it has not
-	<-packed
-	return errors.Join(err, release())
-}
-
-// root is where the files of a container are, until release. What it has mounted is not
+// packed has take read an archive of the files of a container. They are those of podman's
+// storage: the first process may have another root, and what the container has mounted is not
 // followed.
-func (i promoting) root(ctx context.Context, d details) (dir string, release func() error, err error) {
-	release = func() error { return nil }
-	if pid := d.info().InitPID; pid != 0 {
-		dir = "/proc/" + strconv.Itoa(pid) + "/root/."
-	} else {
-		if err := i.r.api.call(ctx, http.MethodPost, "/containers/"+d.ID+"/mount", nil, nil, nil); err != nil {
-			return "", release, err
-		}
-		dir = d.GraphDriver.merged()
-		release = func() error { return i.unmount(context.WithoutCancel(ctx), d) }
+func (i promoting) packed(ctx context.Context, name string, d details, take func(io.Reader) error) error {
+	err := WithTree(ctx, i.r, name, func(root string, ids container.IDRange, _ container.Image) error {
+		read, write := io.Pipe()
+		packed := make(chan error, 1)
+		go func() { // waited for below
+			_, err := rootfs.ArchiveAnew(ctx, root, ids, write)
+			packed <- write.CloseWithError(err)
+		}()
+		err := take(read)
+		_ = read.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // the packer ends, if it has not
+		<-packed
+		return err
+	})
+	if d.info().InitPID == 0 {
+		err = errors.Join(err, i.tidy(context.WithoutCancel(ctx), d))
 	}
-	var s unix.Statfs_t
-	err = unix.Statfs(dir, &s)
-	if err == nil && s.Type != unix.OVERLAYFS_SUPER_MAGIC {
-		err = fmt.Errorf("%w: the root directory of the container is not in podman's overlay storage", container.ErrUnsupported)
-	}
-	if err != nil {
-		return "", release, errors.Join(err, release())
-	}
-	return dir, release, nil
+	return err
 }
 
 // unmountTries is how often a container may have been mounted by agents that were killed.
 const unmountTries = 8
 
-// unmount takes the mount of a stopped container away, and those that were left before.
-func (i promoting) unmount(ctx context.Context, d details) error {
+// tidy takes the mounts of a stopped container away that were left before.
+func (i promoting) tidy(ctx context.Context, d details) error {
 	ctx, cancel := context.WithTimeout(ctx, i.r.cfg.Query)
 	defer cancel()
 	for range unmountTries {
-		if err := i.r.api.call(ctx, http.MethodPost, "/containers/"+d.ID+"/unmount", nil, nil, nil); err != nil {
+		if busy, err := d.GraphDriver.mounted(); err != nil || !busy {
 			return err
 		}
-		if busy, err := d.GraphDriver.mounted(); err != nil || !busy {
+		if err := i.r.post(ctx, d.ID, "unmount", nil); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ const (
 	kindHostAttach      protocol.Kind = "host.attach"
 	kindContainerAttach protocol.Kind = "container.attach"
 	kindFence           protocol.Kind = "container.fence"
-	kindImport          protocol.Kind = "template.import" // what policies call image.import-unsigned that are older than it
+	kindImport          protocol.Kind = "template.import" // no kind is called so; a policy that reserves it must reserve image.import-unsigned as well
 	kindBuild           protocol.Kind = "template.build"
 	kindRestore         protocol.Kind = "backup.restore"
 	kindStateRestore    protocol.Kind = "agent.restore"
@@ -50,6 +50,7 @@ var powers = []power{
 	{"files fetched from the host outside allowed paths", []protocol.Kind{protocol.KindHostPull}, byPath},
 	{"files brought into containers outside allowed paths", []protocol.Kind{protocol.KindContainerPush}, byPath},
 	{"files fetched from containers outside allowed paths", []protocol.Kind{protocol.KindContainerPull}, byPath},
+	{"images, which hold all files of the containers that they were made of", []protocol.Kind{protocol.KindImageExport}, byNothing},
 	{"new containers, which can be privileged, mount the host's directories and bring hooks and raw keys", []protocol.Kind{protocol.KindCreate, protocol.KindClone}, byNothing},
 	{"containers of others, which can be privileged", []protocol.Kind{protocol.KindAdopt}, byNothing},
 	{"the configuration of containers: privileges, host mounts, hooks and raw keys", []protocol.Kind{protocol.KindConfig, protocol.KindSet}, byNothing},

@@ -22,11 +22,13 @@ const (
 func kindsOfImages() []KindInfo {
 	unsigned := printing(KindImageImportUnsigned, "Take an image from an archive of which nothing shows who made it.", lifecycleTimeout, new(ImageImportUnsignedArgs))
 	unsigned.RootEquivalent = true
+	export := printing(KindImageExport, "Write the signed archive of an image to the output.", lifecycleTimeout, new(ImageExportArgs))
+	export.RootEquivalent = true // an image that was promoted has all files of its container
 	return []KindInfo{
 		printing(KindImageList, "List the images of the host.", execTimeout, new(ExportArgs)),
 		printing(KindImagePull, "Fetch an image from its registry, although the host may have it.", lifecycleTimeout, new(ImagePullArgs)),
 		printing(KindImageRemove, "Remove an image from the host. Containers made of it stay.", execTimeout, new(ImageRemoveArgs)),
-		printing(KindImageExport, "Write the signed archive of an image to the output.", lifecycleTimeout, new(ImageExportArgs)),
+		export,
 		printing(KindImageImport, "Take an image from an archive that a host of the fleet has signed.", lifecycleTimeout, new(ImageImportArgs)),
 		unsigned,
 		printing(KindImagePrune, "Remove images that no container was made of for long, or that take too much room.", lifecycleTimeout, new(ImagePruneArgs)),

@@ -13,7 +13,8 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 )
 
-// Signing is how a host signs archives of images, and whose it takes.
+// Signing is how a host signs the archives of images that it exports, and verifies those
+// that it imports. Nothing else needs it.
 type Signing struct {
 	Host  string
 	Seal  image.Seal
@@ -39,7 +40,7 @@ func exportImage(ctx context.Context, i *images, o imageOptions) error {
 }
 
 // importImage takes an image from the archive that it reads. One that it is to name is
-// taken whoever has signed it.
+// taken without a known signature, too.
 func importImage(ctx context.Context, i *images, o imageOptions) error {
 	v, err := image.Verify(ctx, os.Stdin, o.image, i.max, i.signing.Trust)
 	if err != nil {
@@ -52,11 +53,11 @@ func importImage(ctx context.Context, i *images, o imageOptions) error {
 	if kind == "" && i.lxc != nil {
 		kind = container.KindLXC
 	}
-	signer := "nobody that this host knows"
 	if v.Signer != "" {
-		signer = "host " + v.Signer
+		fmt.Fprintf(i.notes, "verified: host %s has signed the archive\n", v.Signer)
+	} else {
+		fmt.Fprintln(i.notes, "verified: the parts of the archive have their digests; no key that this host knows has signed it")
 	}
-	fmt.Fprintf(i.notes, "verified: signed by %s\n", signer)
 	if kind == container.KindLXC && i.lxc != nil {
 		r, _, err := i.lxc.Import(ctx, os.Stdin, o.image, i.signing.Trust)
 		if err != nil {

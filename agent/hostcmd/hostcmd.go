@@ -36,7 +36,7 @@ type Host struct {
 	Targets []string
 }
 
-// ImageSetup is where the images of LXC are.
+// ImageSetup is where the images of LXC are, and how large an image of any runtime may be.
 type ImageSetup struct {
 	Dir        string
 	Registries image.Registries
@@ -87,7 +87,8 @@ type Config struct {
 	// Backups opens the backups of a host by the directory of its agent, and tells where
 	// the locks of containers are.
 	Backups func(state string) (s backup.Store, locks string, err error)
-	// Signing is how a host signs archives, by the directory of its agent.
+	// Signing is how a host signs and verifies archives of images, by the directory of its
+	// agent. Export and import alone ask for it.
 	Signing func(state string) (Signing, error)
 	// Podman opens podman by its socket.
 	Podman func(socket string) (*podman.Runtime, error)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +29,7 @@ type imageOption struct {
 
 // imagePrinters are the commands of the kinds about images.
 func (h Host) imagePrinters(runtimes []container.Runtime) (map[protocol.Kind][]string, error) {
-	var o imageOption
+	o := imageOption{ImageSetup: ImageSetup{MaxBytes: h.Images.MaxBytes}}
 	for _, r := range runtimes {
 		switch r.Kind() {
 		case container.KindLXC:
@@ -49,10 +50,17 @@ func (h Host) imagePrinters(runtimes []container.Runtime) (map[protocol.Kind][]s
 		protocol.KindImageList: "ls", protocol.KindImagePull: "pull", protocol.KindImageRemove: "rm", protocol.KindImagePrune: "prune",
 		protocol.KindImageExport: "export", protocol.KindImageImport: "import", protocol.KindImageImportUnsigned: "import-unsigned",
 	} {
-		all[kind] = []string{"images", verb, "--state-dir=" + h.State, "--setup=" + string(raw)}
+		all[kind] = []string{"images", verb, "--setup=" + string(raw)}
+		if slices.Contains(archiving, verb) {
+			all[kind] = append(all[kind], "--state-dir="+h.State)
+		}
 	}
 	return all, nil
 }
+
+// archiving are the commands that need the keys of the host: they sign archives, or verify
+// them. It is never written.
+var archiving = []string{"export", "import", "import-unsigned"}
 
 // images is the images of a host for one command. A runtime that the host does not have,
 // or that was not asked for, is nil.
@@ -92,7 +100,7 @@ func (c Config) imagesCommand() *cobra.Command {
 				}
 				i.raw, i.notes = cmd.OutOrStdout(), cmd.ErrOrStderr()
 				i.out = json.NewEncoder(i.raw)
-				if o.state != "" {
+				if slices.Contains(archiving, verb) {
 					if i.signing, err = c.Signing(o.state); err != nil {
 						return err
 					}
@@ -102,7 +110,9 @@ func (c Config) imagesCommand() *cobra.Command {
 		}
 		f := sub.Flags()
 		f.StringVar(&o.setup, "setup", "", "where images are, as JSON")
-		f.StringVar(&o.state, "state-dir", "", "the agent's directory")
+		if slices.Contains(archiving, verb) {
+			f.StringVar(&o.state, "state-dir", "", "the agent's directory, where the keys are")
+		}
 		f.StringVar(&o.image, "image", "", "the image")
 		f.StringVar(&o.runtime, "runtime", "", "lxc or podman")
 		f.DurationVar(&o.older, "older", 0, "not used for longer")

@@ -7,16 +7,17 @@ import (
 	"github.com/hostler-io/hostler/image"
 )
 
-// collectEvery is how often images are looked over, and collectFresh how long one stays
-// that was used just now.
+// collectEvery is how often images are looked over, collectFresh how long one stays that was
+// used just now, and collectLeft how long the parts of a pull stay that was cut short.
 const (
 	collectEvery = time.Hour
 	collectFresh = time.Hour
+	collectLeft  = 24 * time.Hour
 )
 
 // kept is how much of the images stays that nobody needs.
 func (c imagesConfig) kept() image.Limits {
-	return image.Limits{Age: time.Duration(c.KeepDays) * 24 * time.Hour, Bytes: int64(c.KeepGiB) << 30, Fresh: collectFresh}
+	return image.Limits{Age: time.Duration(c.KeepDays) * 24 * time.Hour, Bytes: int64(c.KeepGiB) << 30, Fresh: collectFresh, Left: collectLeft}
 }
 
 // collectImages removes images of LXC that were not used for long, or that take too much

@@ -26,18 +26,23 @@ const nobody = 65534
 // attributes. Devices and sockets are left out: a runtime makes the devices that a
 // container may have. It returns how many entries there are.
 func Archive(ctx context.Context, root string, ids container.IDRange, w io.Writer) (entries int, err error) {
-	return archive(root, &archiving{ctx: ctx, ids: ids, out: tar.NewWriter(w), links: make(map[[2]uint64]string)})
+	return archive(root, &archiving{ctx: ctx, ids: ids, out: tar.NewWriter(w), links: make(map[inode]string)})
 }
 
 // ArchiveAnew is Archive without what copies must not have in common with the container,
 // as [Renew] takes it away.
 func ArchiveAnew(ctx context.Context, root string, ids container.IDRange, w io.Writer) (entries int, err error) {
-	return archive(root, &archiving{ctx: ctx, ids: ids, out: tar.NewWriter(w), links: make(map[[2]uint64]string), anew: true})
+	return archive(root, &archiving{ctx: ctx, ids: ids, out: tar.NewWriter(w), links: make(map[inode]string), anew: true})
 }
 
 func archive(root string, a *archiving) (entries int, err error) {
-	ctx := a.ctx
-	if err := tree.Walk(ctx, root, a.put); err != nil {
+	if a.anew {
+		var err error
+		if a.keys, a.identities, err = unique(root); err != nil {
+			return 0, err
+		}
+	}
+	if err := tree.Walk(a.ctx, root, a.put); err != nil {
 		return 0, err
 	}
 	return a.entries, a.out.Close()
@@ -47,10 +52,12 @@ type archiving struct {
 	ctx     context.Context // of the archive
 	ids     container.IDRange
 	out     *tar.Writer
-	links   map[[2]uint64]string // files with several names, by device and number
+	links   map[inode]string // files with several names
 	entries int
 	bytes   int64 // of all files, holes counted
 	anew    bool  // what is the container's alone is left out
+	// keys and identities are the files that are the container's alone.
+	keys, identities map[inode]bool
 }
 
 // owner returns a user as the container sees it.
@@ -69,6 +76,9 @@ func (a *archiving) put(e *tree.Entry) error {
 	if a.ctx.Err() != nil {
 		return context.Cause(a.ctx)
 	}
+	if a.anew && !e.IsDir() && (isKey(e.Path) || a.keys[inodeOf(&e.Stat)]) {
+		return nil
+	}
 	h := &tar.Header{
 		Name: e.Path, Mode: int64(e.Stat.Mode & 0o7777), Uid: a.owner(e.Stat.Uid), Gid: a.owner(e.Stat.Gid), ModTime: time.Unix(e.Stat.Mtim.Unix()),
 		Format: tar.FormatPAX, PAXRecords: make(map[string]string),
@@ -86,13 +96,10 @@ func (a *archiving) put(e *tree.Entry) error {
 	case unix.S_IFIFO:
 		h.Typeflag = tar.TypeFifo
 	case unix.S_IFREG:
-		id := [2]uint64{e.Stat.Dev, e.Stat.Ino}
+		id := inodeOf(&e.Stat)
 		if first, ok := a.links[id]; ok {
 			h.Typeflag, h.Linkname = tar.TypeLink, first
 			break
-		}
-		if a.anew && isKey(e.Path) {
-			return nil
 		}
 		f, err := e.Open()
 		if err != nil {
@@ -100,7 +107,7 @@ func (a *archiving) put(e *tree.Entry) error {
 		}
 		defer f.Close()
 		h.Typeflag, h.Size, content = tar.TypeReg, e.Stat.Size, f
-		if a.anew && slices.Contains(identities, e.Path) {
+		if a.anew && (slices.Contains(identities, e.Path) || a.identities[id]) {
 			h.Size = 0
 		}
 		if err := a.attributes(e, h); err != nil {

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -92,15 +93,31 @@ func header(tags map[uint32]string) []byte {
 // rpm makes a package.
 func rpm(t testing.TB, name, version, arch, compressor string, files map[string]string) []byte {
 	t.Helper()
+	return rpmOf(t, header(map[uint32]string{tagName: name, tagVersion: version, 1002: "1", tagArch: arch, tagCompressor: compressor}), packed(t, files))
+}
+
+// rpmOf makes a package of its header and its archive.
+func rpmOf(t testing.TB, head, archive []byte) []byte {
+	t.Helper()
 	b := append([]byte(rpmMagic), make([]byte, leadSize-len(rpmMagic))...)
 	b = append(b, header(map[uint32]string{269: "a digest"})...)
 	for len(b)%8 != 0 {
 		b = append(b, 0)
 	}
-	b = append(b, header(map[uint32]string{tagName: name, tagVersion: version, 1002: "1", tagArch: arch, tagCompressor: compressor})...)
 	var content bytes.Buffer
 	z := gzip.NewWriter(&content)
-	w := cpio.NewWriter(z)
+	_, err := z.Write(archive)
+	if err := errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat(b, head, content.Bytes())
+}
+
+// packed is a cpio archive.
+func packed(t testing.TB, files map[string]string) []byte {
+	t.Helper()
+	var content bytes.Buffer
+	w := cpio.NewWriter(&content)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		err := w.WriteHeader(&cpio.Header{Name: name, Mode: cpio.TypeReg | 0o755, Size: int64(len(files[name]))})
 		if err == nil {
@@ -110,10 +127,10 @@ func rpm(t testing.TB, name, version, arch, compressor string, files map[string]
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(w.Close(), z.Close()); err != nil {
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return append(b, content.Bytes()...)
+	return content.Bytes()
 }
 
 func agentRPM(t testing.TB, version, arch string) []byte {
@@ -244,6 +261,56 @@ func TestUnpackFormats(t *testing.T) {
 		if kept, err := filepath.Glob(filepath.Join(dir, "packages/*")); err != nil || len(kept) != 1 || filepath.Base(kept[0]) != "hostler-agent."+string(r.Format) {
 			t.Errorf("%s: it kept %q", what, kept)
 		}
+	}
+}
+
+// TestRPMBounds: what a package says of sizes is believed within bounds, and no more than is
+// needed is kept of its header.
+func TestRPMBounds(t *testing.T) {
+	good := map[uint32]string{tagName: Agent, tagVersion: "0.2.0", tagArch: "x86_64"}
+	archive := packed(t, map[string]string{"./usr/bin/hostler-agent": "agent"})
+	sized := func(size string) []byte {
+		return rpmOf(t, header(good), bytes.Replace(archive, []byte("00000005"), []byte(size), 1))
+	}
+	long := maps.Clone(good)
+	long[tagVersion] = strings.Repeat("9", maxValue+1)
+	for what, c := range map[string]struct {
+		file []byte
+		want string
+	}{
+		"negative":     {sized("-0000005"), "a file of -5 bytes"},
+		"all":          {sized("-fffffff"), "a file of -268435455 bytes"},
+		"too large":    {sized("40000001"), "more than 1073741824 bytes"},
+		"long version": {rpmOf(t, header(long), archive), "its header is damaged"},
+	} {
+		f, err := Open(bytes.NewReader(c.file), int64(len(c.file)))
+		if err == nil {
+			err = f.Files(func(_ string, content io.Reader) error {
+				_, err := io.Copy(io.Discard, content)
+				return err
+			})
+		}
+		if !errors.Is(err, ErrPackage) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+
+	// A thousand strings that are one and the same.
+	head := header(map[uint32]string{tagName: Agent, tagVersion: "0.2.0", tagArch: "x86_64", 9000: strings.Repeat("x", 1<<20)})
+	entries := int(binary.BigEndian.Uint32(head[8:]))
+	last := head[headerIntro+(entries-1)*entrySize : headerIntro+entries*entrySize]
+	many := slices.Clone(head[:headerIntro+entries*entrySize])
+	for n := range 1000 {
+		many = append(binary.BigEndian.AppendUint32(many, uint32(10_000+n)), last[4:]...)
+	}
+	binary.BigEndian.PutUint32(many[8:], uint32(entries+1000))
+	file := rpmOf(t, append(many, head[headerIntro+entries*entrySize:]...), archive)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Open(bytes.NewReader(file), int64(len(file)))
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; err != nil || took > 64<<20 {
+		t.Errorf("a header of %d bytes took %d of memory, %v", len(file), took, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"path"
+	"slices"
 
 	"github.com/cavaliergopher/cpio"
 )
@@ -21,6 +22,7 @@ const (
 	headerIntro = 16 // magic, four bytes, how many entries, and how many bytes their values take
 	entrySize   = 16 // tag, type, offset, count
 	maxHeader   = 16 << 20
+	maxValue    = 256 // of a string that is looked at
 )
 
 // Tags of a header, and the type of their values.
@@ -56,7 +58,11 @@ func (f *File) openRPM(r io.ReaderAt, size int64) error {
 	return nil
 }
 
-// readHeader reads the strings of a header, and returns where it ends.
+// looked are the tags that are read. Of others nothing is kept: many may name one long
+// string. It is never written.
+var looked = []uint32{tagName, tagVersion, tagArch, tagCompressor}
+
+// readHeader reads the strings of a header that are looked at, and returns where it ends.
 func readHeader(r io.ReaderAt, at, size int64) (tags map[uint32]string, end int64, err error) {
 	damaged := bad("its header is damaged at byte %d", at)
 	var intro [headerIntro]byte
@@ -76,13 +82,13 @@ func readHeader(r io.ReaderAt, at, size int64) (tags map[uint32]string, end int6
 	index, store := b[:entries*entrySize], b[entries*entrySize:]
 	for ; len(index) > 0; index = index[entrySize:] {
 		tag, kind, offset := binary.BigEndian.Uint32(index), binary.BigEndian.Uint32(index[4:]), int64(binary.BigEndian.Uint32(index[8:]))
-		if kind != typeString {
+		if kind != typeString || !slices.Contains(looked, tag) {
 			continue
 		}
 		if offset > int64(len(store)) {
 			return nil, 0, damaged
 		}
-		value, _, ok := bytes.Cut(store[offset:], []byte{0})
+		value, _, ok := bytes.Cut(store[offset:min(offset+maxValue+1, int64(len(store)))], []byte{0})
 		if !ok {
 			return nil, 0, damaged
 		}
@@ -108,6 +114,10 @@ func walkRPM(part io.Reader, see func(path string, content io.Reader) error) err
 			return nil
 		case err != nil:
 			return bad("it cannot be unpacked: %w", err)
+		case h.Size < 0:
+			return bad("it has a file of %d bytes", h.Size)
+		case h.Size > limited.N:
+			return bad("unpacked it has more than %d bytes", maxData)
 		case !h.Mode.IsRegular():
 			continue
 		}

@@ -26,6 +26,9 @@ an OCI layout in a tar archive, which podman and skopeo read, and behind it a ma
 that the key of the host signs: the SHA-256 of every part, what the image was made
 from, its architecture, and which host has made the archive.
 
+An image that was made of a container holds all files of it. So policies count
+image.export as root of the host.
+
 FILE appears when all of it has arrived.`,
 		Example: "  hostler image export edge-01 localhost/web:1.2 web.image\n  hostler image export edge-01 localhost/web:1.2 - | ssh other 'cat > web.image'", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
@@ -81,9 +84,9 @@ func (a *commands) importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import FILE|- HOST…", Short: "Bring an image to hosts from an archive", Args: term.AtLeast(2),
 		Long: `Brings an image to hosts from an archive that hostler image export wrote. Each host
-verifies all of it before it writes anything: that an approved host of its fleet, or the
-host itself, has signed the manifest, the SHA-256 of every part, and that every layer
-can be unpacked safely. An archive that was cut short, changed or made for another
+verifies all of it before it writes anything: that a host of its fleet has signed the
+manifest, or the host itself, the SHA-256 of every part, and that every layer can be
+unpacked safely. An archive that was cut short, changed or made for another
 architecture is refused.
 
 An archive of which nothing shows who made it, such as an OCI layout of another tool, is
