@@ -135,12 +135,15 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 		return Backup{}, errors.Join(err, f.Close(), os.Remove(staging))
 	}
 	m, err = Write(ctx, &sparing{to: f}, root, ids, m, s.Signer)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return Backup{}, errors.Join(fmt.Errorf("backup %s: %w", name, err), os.Remove(staging))
+	if err := errors.Join(err, f.Sync()); err != nil {
+		return Backup{}, errors.Join(fmt.Errorf("backup %s: %w", name, err), f.Close(), os.Remove(staging))
 	}
 	failpoint.Before(failpoint.BackupKept)
-	if err := unix.Renameat2(unix.AT_FDCWD, staging, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE); err != nil {
-		return Backup{}, errors.Join(&os.LinkError{Op: "rename", Old: staging, New: path, Err: err}, os.Remove(staging))
+	if err := place(staging, path, renameNew); err != nil {
+		return Backup{}, errors.Join(err, f.Close(), os.Remove(staging))
+	}
+	if err := f.Close(); err != nil { // until here its lock keeps it from being taken for debris
+		return Backup{}, err
 	}
 	i, err := os.Stat(path)
 	if err != nil {
@@ -151,6 +154,33 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 	}
 	failpoint.After(failpoint.BackupKept)
 	return Backup{Name: name, Size: i.Size(), Manifest: m}, nil
+}
+
+// place gives a file another name, and replaces none that bears it. NFS knows no
+// rename that replaces nothing, and calls it EINVAL: there the file has both names for a
+// moment. Of one that a crash leaves with both, the first is debris.
+func place(from, to string, rename func(from, to string) error) error {
+	err := rename(from, to)
+	if errors.Is(err, unix.EINVAL) {
+		if err = os.Link(from, to); err == nil {
+			err = os.Remove(from)
+		}
+	}
+	return err
+}
+
+// renameNew renames a file, and replaces none.
+func renameNew(from, to string) error {
+	if err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE); err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
+// openDebris opens what was begun. NFS lets nobody lock a file for himself that is not
+// open for writing.
+func openDebris(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 }
 
 // Debris implements [container.Tidier]: what was begun by a process that is gone.
@@ -164,7 +194,7 @@ func (s Store) Debris(_ context.Context, repair bool) (all []container.Debris, e
 		if !strings.HasPrefix(e.Name(), unfinished) || !e.Type().IsRegular() {
 			continue
 		}
-		f, bad := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+		f, bad := openDebris(path)
 		if errors.Is(bad, fs.ErrNotExist) {
 			continue
 		}
@@ -172,12 +202,15 @@ func (s Store) Debris(_ context.Context, repair bool) (all []container.Debris, e
 			err = errors.Join(err, bad)
 			continue
 		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		bad = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if bad == nil {
 			d := container.Debris{Kind: "half backup", Object: path, Cause: "the backup was cut short, and no process writes it", Repair: "remove it"}
 			if repair {
 				d.Mend(func() error { return os.Remove(path) })
 			}
 			all = append(all, d)
+		} else if !errors.Is(bad, unix.EWOULDBLOCK) { // that it is being written
+			err = errors.Join(err, &os.PathError{Op: "flock", Path: path, Err: bad})
 		}
 		err = errors.Join(err, f.Close())
 	}
