@@ -283,3 +283,51 @@ func TestTargets(t *testing.T) {
 		t.Errorf("left are %v, %v, and the newest is %q", left, err, newest())
 	}
 }
+
+// TestNewest: of one directory the number tells which is the newest, whatever clocks have
+// done; one at a target that is found damaged or gone is not the newest good one any more,
+// but the next one is.
+func TestNewest(t *testing.T) {
+	own, nas := store(t, identity(t)), t.TempDir()
+	at, err := own.At(backup.Targets{"nas": nas}, "nas")
+	must(t, err)
+	from := root(t)
+	made := func(s backup.Store, name string, ms int64) {
+		t.Helper()
+		_, err := s.Create(t.Context(), name, from, ids, backup.Manifest{CTID: "ct-1", Made: ms})
+		must(t, err)
+		_, err = s.Verify(t.Context(), name)
+		must(t, err)
+	}
+	newest := func(want string) {
+		t.Helper()
+		all, err := own.Newest()
+		must(t, err)
+		if got := all["ct-1"].Name; got != want {
+			t.Errorf("the newest is %q, want %q", got, want)
+		}
+	}
+	file := func(name string) string { return filepath.Join(nas, name+".hostler-backup") }
+	made(own, "o1", 20)
+	made(own, "o2", 10) // the clock went back
+	newest("o2")
+	made(at, "n1", 40)
+	made(at, "n2", 30)
+	newest("nas:n2")
+	_, err = at.Verify(t.Context(), "n1") // an older one is looked at again
+	must(t, err)
+	newest("nas:n2")
+	raw, err := os.ReadFile(file("n2"))
+	must(t, err)
+	raw[100] ^= 1
+	must(t, os.WriteFile(file("n2"), raw, 0o600))
+	if _, err := at.Verify(t.Context(), "n2"); !errors.Is(err, backup.ErrArchive) {
+		t.Errorf("it is damaged: %v", err)
+	}
+	newest("nas:n1")
+	must(t, os.Remove(file("n1")))
+	if _, err := at.Verify(t.Context(), "n1"); !errors.Is(err, container.ErrNotFound) {
+		t.Errorf("it is gone: %v", err)
+	}
+	newest("o2")
+}

@@ -249,9 +249,12 @@ func (s Store) List() (all []Backup, err error) {
 }
 
 // Verify reads all of a backup, and reports what is wrong with it. What came of it is
-// noted beside the file.
+// noted beside the file, and of one at a target also on the host itself.
 func (s Store) Verify(ctx context.Context, name string) (Backup, error) {
 	f, err := s.open(name)
+	if errors.Is(err, container.ErrNotFound) {
+		err = errors.Join(err, s.forgetElsewhere(name))
+	}
 	if err != nil {
 		return Backup{}, err
 	}
@@ -265,6 +268,7 @@ func (s Store) Verify(ctx context.Context, name string) (Backup, error) {
 		if gone := os.Remove(s.note(name)); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
+		err = errors.Join(err, s.forgetElsewhere(name))
 	}
 	if err != nil {
 		return Backup{}, err
