@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,8 +211,10 @@ func TestRetain(t *testing.T) {
 		for _, b := range list {
 			all = append(all, b.Name)
 		}
+		slices.Sort(all) // List has them by their dates, which decide nothing here
 		return all
 	}
+	made := make(map[string]backup.Backup)
 	for i, name := range []string{"a1", "a2", "b1", "c1", "mine", "other"} {
 		m := backup.Manifest{CTID: "ct-1", Made: day.Add(time.Duration(i) * 10 * time.Hour).UnixMilli(), Scheduled: name != "mine"}
 		if name == "other" {
@@ -222,19 +225,35 @@ func TestRetain(t *testing.T) {
 		if want := uint64(i + 1); b.Number != want && name != "other" {
 			t.Errorf("%s is number %d, want %d", name, b.Number, want)
 		}
+		made[name], err = s.Verify(t.Context(), name)
+		must(t, err)
 	}
 	newest := filepath.Join(s.Dir, "c1.hostler-backup")
 	whole, err := os.ReadFile(newest)
 	must(t, err)
 	damaged := bytes.Clone(whole)
 	damaged[100] ^= 1
-	must(t, os.WriteFile(newest, damaged, 0o600))
-	if err := s.Retain(t.Context(), "ct-1", 1, 0, day.AddDate(0, 1, 0)); !errors.Is(err, backup.ErrArchive) || len(names()) != 6 {
-		t.Errorf("the newest is damaged: %v, there are %q", err, names())
+	first, err := os.Stat(newest)
+	must(t, err, os.WriteFile(newest, damaged, 0o600), os.Chtimes(newest, time.Time{}, first.ModTime().Add(time.Second)))
+	never := made["c1"]
+	never.Verified = time.Time{}
+	for _, verified := range []backup.Backup{made["mine"], made["c1"], never} { // of c1 it is seen that it was changed since
+		if err := s.Retain(t.Context(), verified, 1, 0, day.AddDate(0, 1, 0)); !errors.Is(err, backup.ErrArchive) || len(names()) != 6 {
+			t.Errorf("%s was verified, and the newest is damaged: %v, there are %q", verified.Name, err, names())
+		}
 	}
-	must(t, os.WriteFile(newest, whole, 0o600), s.Retain(t.Context(), "ct-1", 2, 0, day.AddDate(0, 1, 0)))
+	must(t, os.WriteFile(newest, whole, 0o600), s.Retain(t.Context(), made["mine"], 2, 0, day.AddDate(0, 1, 0)))
 	if got := strings.Join(names(), " "); got != "a2 c1 mine other" {
 		t.Errorf("there are %s", got)
+	}
+	// What was just verified is not read a second time: what nothing but a look at all of
+	// its bytes would find is not found.
+	fresh, err := s.Verify(t.Context(), "c1")
+	i, err2 := os.Stat(newest)
+	must(t, err, err2, os.WriteFile(newest, damaged, 0o600), os.Chtimes(newest, time.Time{}, i.ModTime()))
+	must(t, s.Retain(t.Context(), fresh, 1, 0, day.AddDate(0, 1, 0)))
+	if got := strings.Join(names(), " "); got != "c1 mine other" {
+		t.Errorf("then there are %s", got)
 	}
 }
 

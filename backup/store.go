@@ -322,22 +322,27 @@ func (s Store) Image(ctx context.Context, name string) (Manifest, container.Imag
 
 // Retain removes the backups of a container that a schedule has made, but for the newest
 // of each of the last days and weeks that have one; see [container.Surplus]. It reads the
-// newest one first, and removes nothing unless that is whole.
-func (s Store) Retain(ctx context.Context, id container.CTID, days, weeks int, now time.Time) error {
+// newest one first, unless that is the one that was just verified and has not changed since,
+// and removes nothing unless it is whole.
+func (s Store) Retain(ctx context.Context, verified Backup, days, weeks int, now time.Time) error {
 	all, err := s.List()
 	if err != nil {
 		return err
 	}
 	var made []container.Snapshot
+	read := ""
 	for _, b := range all {
-		if b.CTID == id && b.Scheduled && b.Problem == "" {
+		if b.Name == verified.Name && !b.Verified.IsZero() && b.Verified.UnixMilli() == verified.Verified.UnixMilli() {
+			read = b.Name
+		}
+		if b.CTID == verified.CTID && b.Scheduled && b.Problem == "" {
 			made = append(made, container.Snapshot{Name: b.Name, Order: b.Number, MadeMS: b.Made})
 		}
 	}
 	if len(made) == 0 {
 		return nil
 	}
-	if newest := slices.MaxFunc(made, container.Snapshot.Compare); len(made) > 1 {
+	if newest := slices.MaxFunc(made, container.Snapshot.Compare); len(made) > 1 && newest.Name != read {
 		if _, err := s.Verify(ctx, newest.Name); err != nil {
 			return fmt.Errorf("older backups stay, for the newest, %s, is not whole: %w", newest.Name, err)
 		}
