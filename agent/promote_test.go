@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/data"
 )
 
@@ -20,7 +21,7 @@ func TestPromote(t *testing.T) {
 		t.Run(string(hang), func(t *testing.T) {
 			in(t, nil, func(t *testing.T, w *world) {
 				source := creation(1, true)
-				source.Args = &protocol.CreateArgs{Template: "busybox", Start: true, Labels: []string{"app=web"}, Env: []string{"A=b"}, Class: "cloned"}
+				source.Args = &protocol.CreateArgs{Template: "busybox", Start: true, Labels: []string{"app=web"}, Env: []string{"A=b"}, Class: "cloned", Schedules: contract.Schedules{Backup: &contract.Schedule{EveryMS: 86_400_000, KeepDaily: 7}}}
 				w.coord.order(actionID(1), source)
 				w.pass(time.Second)
 				w.lxc.Hang(containertest.OpPromote)
@@ -51,6 +52,9 @@ func TestPromote(t *testing.T) {
 				d, _, err := agent.Remembered(t.Context(), w.agent, "ct-2")
 				if err != nil || w.state(2) != container.StateRunning || d.Class != "cloned" || d.Template != "localhost/web:1" || !slices.Equal(d.Labels, []string{"app=web"}) || !slices.Equal(d.Settings.Env, []string{"A=b"}) {
 					t.Errorf("it is %s and kept as %+v, %v: %q", w.state(2), d, err, w.coord.told(actionID(3)))
+				}
+				if s := d.Settings.Backup; s == nil || s.EveryMS != 86_400_000 || s.KeepDaily != 7 {
+					t.Errorf("its backups are kept as %+v", s)
 				}
 				if _, err := w.lxc.Kept(t.Context(), "localhost/web:1"); err == nil {
 					t.Error("the image has its name still")

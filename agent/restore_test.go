@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/data"
 	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/protocol/setting"
@@ -23,7 +23,7 @@ func (a *archive) Image(context.Context, string, string) (container.Kind, contai
 	return container.KindLXC, container.Image{}, a.kept, nil
 }
 
-func (a *archive) Newest(context.Context) (map[container.CTID]contract.Status, error) {
+func (a *archive) Newest(context.Context) (map[container.CTID]containers.GoodBackup, error) {
 	return nil, nil
 }
 

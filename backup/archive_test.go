@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,8 +211,10 @@ func TestRetain(t *testing.T) {
 		for _, b := range list {
 			all = append(all, b.Name)
 		}
+		slices.Sort(all) // List has them by their dates, which decide nothing here
 		return all
 	}
+	made := make(map[string]backup.Backup)
 	for i, name := range []string{"a1", "a2", "b1", "c1", "mine", "other"} {
 		m := backup.Manifest{CTID: "ct-1", Made: day.Add(time.Duration(i) * 10 * time.Hour).UnixMilli(), Scheduled: name != "mine"}
 		if name == "other" {
@@ -222,19 +225,35 @@ func TestRetain(t *testing.T) {
 		if want := uint64(i + 1); b.Number != want && name != "other" {
 			t.Errorf("%s is number %d, want %d", name, b.Number, want)
 		}
+		made[name], err = s.Verify(t.Context(), name)
+		must(t, err)
 	}
 	newest := filepath.Join(s.Dir, "c1.hostler-backup")
 	whole, err := os.ReadFile(newest)
 	must(t, err)
 	damaged := bytes.Clone(whole)
 	damaged[100] ^= 1
-	must(t, os.WriteFile(newest, damaged, 0o600))
-	if err := s.Retain(t.Context(), "ct-1", 1, 0, day.AddDate(0, 1, 0)); !errors.Is(err, backup.ErrArchive) || len(names()) != 6 {
-		t.Errorf("the newest is damaged: %v, there are %q", err, names())
+	first, err := os.Stat(newest)
+	must(t, err, os.WriteFile(newest, damaged, 0o600), os.Chtimes(newest, time.Time{}, first.ModTime().Add(time.Second)))
+	never := made["c1"]
+	never.Verified = time.Time{}
+	for _, verified := range []backup.Backup{made["mine"], made["c1"], never} { // of c1 it is seen that it was changed since
+		if err := s.Retain(t.Context(), verified, 1, 0, day.AddDate(0, 1, 0)); !errors.Is(err, backup.ErrArchive) || len(names()) != 6 {
+			t.Errorf("%s was verified, and the newest is damaged: %v, there are %q", verified.Name, err, names())
+		}
 	}
-	must(t, os.WriteFile(newest, whole, 0o600), s.Retain(t.Context(), "ct-1", 2, 0, day.AddDate(0, 1, 0)))
+	must(t, os.WriteFile(newest, whole, 0o600), s.Retain(t.Context(), made["mine"], 2, 0, day.AddDate(0, 1, 0)))
 	if got := strings.Join(names(), " "); got != "a2 c1 mine other" {
 		t.Errorf("there are %s", got)
+	}
+	// What was just verified is not read a second time: what nothing but a look at all of
+	// its bytes would find is not found.
+	fresh, err := s.Verify(t.Context(), "c1")
+	i, err2 := os.Stat(newest)
+	must(t, err, err2, os.WriteFile(newest, damaged, 0o600), os.Chtimes(newest, time.Time{}, i.ModTime()))
+	must(t, s.Retain(t.Context(), fresh, 1, 0, day.AddDate(0, 1, 0)))
+	if got := strings.Join(names(), " "); got != "c1 mine other" {
+		t.Errorf("then there are %s", got)
 	}
 }
 
@@ -282,4 +301,52 @@ func TestTargets(t *testing.T) {
 	if left, err := os.ReadDir(nas); err != nil || len(left) > 0 || newest() != "" {
 		t.Errorf("left are %v, %v, and the newest is %q", left, err, newest())
 	}
+}
+
+// TestNewest: of one directory the number tells which is the newest, whatever clocks have
+// done; one at a target that is found damaged or gone is not the newest good one any more,
+// but the next one is.
+func TestNewest(t *testing.T) {
+	own, nas := store(t, identity(t)), t.TempDir()
+	at, err := own.At(backup.Targets{"nas": nas}, "nas")
+	must(t, err)
+	from := root(t)
+	made := func(s backup.Store, name string, ms int64) {
+		t.Helper()
+		_, err := s.Create(t.Context(), name, from, ids, backup.Manifest{CTID: "ct-1", Made: ms})
+		must(t, err)
+		_, err = s.Verify(t.Context(), name)
+		must(t, err)
+	}
+	newest := func(want string) {
+		t.Helper()
+		all, err := own.Newest()
+		must(t, err)
+		if got := all["ct-1"].Name; got != want {
+			t.Errorf("the newest is %q, want %q", got, want)
+		}
+	}
+	file := func(name string) string { return filepath.Join(nas, name+".hostler-backup") }
+	made(own, "o1", 20)
+	made(own, "o2", 10) // the clock went back
+	newest("o2")
+	made(at, "n1", 40)
+	made(at, "n2", 30)
+	newest("nas:n2")
+	_, err = at.Verify(t.Context(), "n1") // an older one is looked at again
+	must(t, err)
+	newest("nas:n2")
+	raw, err := os.ReadFile(file("n2"))
+	must(t, err)
+	raw[100] ^= 1
+	must(t, os.WriteFile(file("n2"), raw, 0o600))
+	if _, err := at.Verify(t.Context(), "n2"); !errors.Is(err, backup.ErrArchive) {
+		t.Errorf("it is damaged: %v", err)
+	}
+	newest("nas:n1")
+	must(t, os.Remove(file("n1")))
+	if _, err := at.Verify(t.Context(), "n1"); !errors.Is(err, container.ErrNotFound) {
+		t.Errorf("it is gone: %v", err)
+	}
+	newest("o2")
 }

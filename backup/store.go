@@ -135,12 +135,15 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 		return Backup{}, errors.Join(err, f.Close(), os.Remove(staging))
 	}
 	m, err = Write(ctx, &sparing{to: f}, root, ids, m, s.Signer)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return Backup{}, errors.Join(fmt.Errorf("backup %s: %w", name, err), os.Remove(staging))
+	if err := errors.Join(err, f.Sync()); err != nil {
+		return Backup{}, errors.Join(fmt.Errorf("backup %s: %w", name, err), f.Close(), os.Remove(staging))
 	}
 	failpoint.Before(failpoint.BackupKept)
-	if err := unix.Renameat2(unix.AT_FDCWD, staging, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE); err != nil {
-		return Backup{}, errors.Join(&os.LinkError{Op: "rename", Old: staging, New: path, Err: err}, os.Remove(staging))
+	if err := place(staging, path, renameNew); err != nil {
+		return Backup{}, errors.Join(err, f.Close(), os.Remove(staging))
+	}
+	if err := f.Close(); err != nil { // until here its lock keeps it from being taken for debris
+		return Backup{}, err
 	}
 	i, err := os.Stat(path)
 	if err != nil {
@@ -151,6 +154,33 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 	}
 	failpoint.After(failpoint.BackupKept)
 	return Backup{Name: name, Size: i.Size(), Manifest: m}, nil
+}
+
+// place gives a file another name, and replaces none that bears it. NFS knows no
+// rename that replaces nothing, and calls it EINVAL: there the file has both names for a
+// moment. Of one that a crash leaves with both, the first is debris.
+func place(from, to string, rename func(from, to string) error) error {
+	err := rename(from, to)
+	if errors.Is(err, unix.EINVAL) {
+		if err = os.Link(from, to); err == nil {
+			err = os.Remove(from)
+		}
+	}
+	return err
+}
+
+// renameNew renames a file, and replaces none.
+func renameNew(from, to string) error {
+	if err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE); err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
+// openDebris opens what was begun. NFS lets nobody lock a file for himself that is not
+// open for writing.
+func openDebris(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 }
 
 // Debris implements [container.Tidier]: what was begun by a process that is gone.
@@ -164,7 +194,7 @@ func (s Store) Debris(_ context.Context, repair bool) (all []container.Debris, e
 		if !strings.HasPrefix(e.Name(), unfinished) || !e.Type().IsRegular() {
 			continue
 		}
-		f, bad := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+		f, bad := openDebris(path)
 		if errors.Is(bad, fs.ErrNotExist) {
 			continue
 		}
@@ -172,12 +202,15 @@ func (s Store) Debris(_ context.Context, repair bool) (all []container.Debris, e
 			err = errors.Join(err, bad)
 			continue
 		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		bad = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if bad == nil {
 			d := container.Debris{Kind: "half backup", Object: path, Cause: "the backup was cut short, and no process writes it", Repair: "remove it"}
 			if repair {
 				d.Mend(func() error { return os.Remove(path) })
 			}
 			all = append(all, d)
+		} else if !errors.Is(bad, unix.EWOULDBLOCK) { // that it is being written
+			err = errors.Join(err, &os.PathError{Op: "flock", Path: path, Err: bad})
 		}
 		err = errors.Join(err, f.Close())
 	}
@@ -216,9 +249,12 @@ func (s Store) List() (all []Backup, err error) {
 }
 
 // Verify reads all of a backup, and reports what is wrong with it. What came of it is
-// noted beside the file.
+// noted beside the file, and of one at a target also on the host itself.
 func (s Store) Verify(ctx context.Context, name string) (Backup, error) {
 	f, err := s.open(name)
+	if errors.Is(err, container.ErrNotFound) {
+		err = errors.Join(err, s.forgetElsewhere(name))
+	}
 	if err != nil {
 		return Backup{}, err
 	}
@@ -232,6 +268,7 @@ func (s Store) Verify(ctx context.Context, name string) (Backup, error) {
 		if gone := os.Remove(s.note(name)); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
+		err = errors.Join(err, s.forgetElsewhere(name))
 	}
 	if err != nil {
 		return Backup{}, err
@@ -285,22 +322,27 @@ func (s Store) Image(ctx context.Context, name string) (Manifest, container.Imag
 
 // Retain removes the backups of a container that a schedule has made, but for the newest
 // of each of the last days and weeks that have one; see [container.Surplus]. It reads the
-// newest one first, and removes nothing unless that is whole.
-func (s Store) Retain(ctx context.Context, id container.CTID, days, weeks int, now time.Time) error {
+// newest one first, unless that is the one that was just verified and has not changed since,
+// and removes nothing unless it is whole.
+func (s Store) Retain(ctx context.Context, verified Backup, days, weeks int, now time.Time) error {
 	all, err := s.List()
 	if err != nil {
 		return err
 	}
 	var made []container.Snapshot
+	read := ""
 	for _, b := range all {
-		if b.CTID == id && b.Scheduled && b.Problem == "" {
+		if b.Name == verified.Name && !b.Verified.IsZero() && b.Verified.UnixMilli() == verified.Verified.UnixMilli() {
+			read = b.Name
+		}
+		if b.CTID == verified.CTID && b.Scheduled && b.Problem == "" {
 			made = append(made, container.Snapshot{Name: b.Name, Order: b.Number, MadeMS: b.Made})
 		}
 	}
 	if len(made) == 0 {
 		return nil
 	}
-	if newest := slices.MaxFunc(made, container.Snapshot.Compare); len(made) > 1 {
+	if newest := slices.MaxFunc(made, container.Snapshot.Compare); len(made) > 1 && newest.Name != read {
 		if _, err := s.Verify(ctx, newest.Name); err != nil {
 			return fmt.Errorf("older backups stay, for the newest, %s, is not whole: %w", newest.Name, err)
 		}

@@ -68,6 +68,7 @@ type elsewhere struct {
 	Name   string `json:"name"`
 	Target string `json:"target"`
 	MadeMS int64  `json:"made_ms"`
+	Number uint64 `json:"number,omitzero"` // 0: a version that knew of none has noted it
 }
 
 const elsewherePrefix = ".elsewhere-"
@@ -76,15 +77,15 @@ func (s Store) elsewhere(id container.CTID) string {
 	return filepath.Join(s.own, elsewherePrefix+string(id))
 }
 
-// noteElsewhere notes a backup of a target that was found good.
+// noteElsewhere notes a backup of a target that was found good, unless a newer one is noted.
 func (s Store) noteElsewhere(b Backup) error {
 	if s.target == "" || container.CheckSnapshot(string(b.CTID)) != nil {
 		return nil
 	}
-	if last, err := readElsewhere(s.elsewhere(b.CTID)); err == nil && last.MadeMS > b.Made && last.MadeMS <= b.Verified.UnixMilli() {
+	if last, err := readElsewhere(s.elsewhere(b.CTID)); err == nil && last.newer(s.target, b) {
 		return nil
 	}
-	raw, err := json.Marshal(elsewhere{Name: b.Name, Target: s.target, MadeMS: b.Made})
+	raw, err := json.Marshal(elsewhere{Name: b.Name, Target: s.target, MadeMS: b.Made, Number: b.Number})
 	if err == nil {
 		err = os.MkdirAll(s.own, 0o700)
 	}
@@ -92,6 +93,15 @@ func (s Store) noteElsewhere(b Backup) error {
 		return err
 	}
 	return durable.WriteFile(s.elsewhere(b.CTID), raw, 0o600, maxNote)
+}
+
+// newer reports whether it is newer than a backup that was just verified. Numbers are those
+// of one target; between two of them the date decides, unless it is still to come.
+func (e elsewhere) newer(target string, b Backup) bool {
+	if e.Target == target && e.Number != 0 {
+		return e.Number > b.Number
+	}
+	return e.MadeMS > b.Made && e.MadeMS <= b.Verified.UnixMilli()
 }
 
 func readElsewhere(path string) (e elsewhere, err error) {
@@ -102,35 +112,57 @@ func readElsewhere(path string) (e elsewhere, err error) {
 	return e, json.Unmarshal(raw, &e)
 }
 
-// forgetElsewhere forgets a backup that is removed from a target.
+// forgetElsewhere forgets a backup that is no good one of a target any more, and notes the
+// newest good one that is left there in its place.
 func (s Store) forgetElsewhere(name string) error {
 	if s.target == "" {
 		return nil
 	}
-	all, err := filepath.Glob(filepath.Join(s.own, elsewherePrefix+"*"))
-	for _, path := range all {
-		if e, bad := readElsewhere(path); bad == nil && e.Name == name && e.Target == s.target {
-			err = errors.Join(err, os.Remove(path))
+	paths, err := filepath.Glob(filepath.Join(s.own, elsewherePrefix+"*"))
+	for _, path := range paths {
+		e, bad := readElsewhere(path)
+		if bad != nil || e.Name != name || e.Target != s.target {
+			continue
 		}
+		id := container.CTID(strings.TrimPrefix(filepath.Base(path), elsewherePrefix))
+		bad = os.Remove(path)
+		if bad == nil {
+			var left map[container.CTID]Backup
+			if left, bad = s.good(); left[id].Name != "" {
+				bad = errors.Join(bad, s.noteElsewhere(left[id]))
+			}
+		}
+		err = errors.Join(err, bad)
 	}
 	return err
+}
+
+// good are the newest good backups of this store, by their numbers: the clock may have
+// jumped between two.
+func (s Store) good() (map[container.CTID]Backup, error) {
+	all, err := s.List()
+	newest := make(map[container.CTID]Backup)
+	for _, b := range all {
+		if b.Problem == "" && !b.Verified.IsZero() && b.Number >= newest[b.CTID].Number {
+			newest[b.CTID] = b
+		}
+	}
+	return newest, err
 }
 
 // Newest returns the newest backup of each container that is known to be good, and when it
 // was made, in Unix milliseconds. Of those at targets it knows what this host has noted.
 func (s Store) Newest() (map[container.CTID]Newest, error) {
-	all, err := s.List()
+	good, err := s.good()
 	newest := make(map[container.CTID]Newest)
-	for _, b := range all { // in the order in which they were made
-		if b.Problem == "" && !b.Verified.IsZero() {
-			newest[b.CTID] = Newest{b.Name, b.Made}
-		}
+	for id, b := range good {
+		newest[id] = Newest{b.Name, b.Made, b.Number}
 	}
 	paths, bad := filepath.Glob(filepath.Join(s.Dir, elsewherePrefix+"*"))
 	for _, path := range paths {
 		id := container.CTID(strings.TrimPrefix(filepath.Base(path), elsewherePrefix))
 		if e, err := readElsewhere(path); err == nil && e.MadeMS > newest[id].MadeMS {
-			newest[id] = Newest{e.Target + ":" + e.Name, e.MadeMS}
+			newest[id] = Newest{e.Target + ":" + e.Name, e.MadeMS, e.Number}
 		}
 	}
 	return newest, errors.Join(err, bad)
@@ -140,4 +172,7 @@ func (s Store) Newest() (map[container.CTID]Newest, error) {
 type Newest struct {
 	Name   string // of one at a target with that before it, as in nas:web-20261124
 	MadeMS int64
+	// Number is that of its manifest. It orders the backups of one container in one
+	// directory; 0 if it is not known.
+	Number uint64
 }

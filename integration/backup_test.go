@@ -54,7 +54,7 @@ func TestBackups(t *testing.T) {
 	t.Run("on the host alone", func(t *testing.T) {
 		h.local(t, "backup", "--local", "restore", "web-3", "--from", "b1").exits(t, 0)
 		h.local(t, "backup", "--local", "create", "web-3", "b3").exits(t, 0)
-		if out := h.local(t, "backup", "--local", "ls", "-o", "name").exits(t, 0).stdout; out != "b1\nb3\n\n" {
+		if out := h.local(t, "backup", "--local", "ls", "-o", "name").exits(t, 0).stdout; out != "b1\nb3\n" {
 			t.Errorf("there are %q", out)
 		}
 		h.local(t, "backup", "--local", "rm", "b3", "--yes").exits(t, 0)

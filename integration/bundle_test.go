@@ -111,7 +111,7 @@ func TestBundle(t *testing.T) {
 		"findings.json": `_password=[redacted] is refused`, "status.json": `"fleet": "lab"`, "metrics.txt": "hostler_coordinator_", "machine.json": w.url(), "version.json": `"version": "0.`,
 	})
 	judge(h.local(t, "--local", "support-bundle", host, "--yes"), host, map[string]string{
-		"config.txt": "host = edge-01   # " + h.config(), "fsck.txt": " found", "check.json": `"memory"`, "status.json": `"connection": "online"`, "containers.json": `"web"`, "log.txt": "",
+		"config.txt": "host = edge-01   # " + h.config(), "fsck.txt": "0 found, 0 left\n", "check.json": `"memory"`, "status.json": `"connection": "online"`, "containers.json": `"web"`, "log.txt": "",
 	})
 
 	// What can be had without the other end is had.

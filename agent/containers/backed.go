@@ -8,7 +8,6 @@ import (
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/contract"
 )
 
 // backedEvery is how often the host looks at its backups beside the moments at which an
@@ -18,7 +17,7 @@ const backedEvery = 10 * time.Minute
 // backed is the newest good backup of each container. It belongs to the loop.
 type backed struct {
 	tick        *loop.Timer
-	newest      map[container.CTID]contract.Status
+	newest      map[container.CTID]GoodBackup
 	known, busy bool
 }
 
@@ -37,12 +36,17 @@ func (b *backed) look(c *Containers) {
 				c.cfg.Log.Warn("the backups of this host cannot be looked at", "error", err)
 				return
 			}
-			same := maps.EqualFunc(b.newest, newest, func(x, y contract.Status) bool { return x.Backup == y.Backup && x.BackupMS == y.BackupMS })
+			same := maps.Equal(b.newest, newest)
 			if b.newest, b.known = newest, true; !same {
 				c.cfg.Seen()
 			}
 		}
 	})
+}
+
+// good is the newest good backup of a container.
+func (c *Containers) good(m *managed) GoodBackup {
+	return c.backed.newest[container.CTID(m.rec.CTID.String())]
 }
 
 // ActionEnded follows the end of an action that may have made or removed a backup.

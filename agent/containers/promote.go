@@ -48,6 +48,7 @@ func keptAs(rec *queue.Container) setting.New {
 	n := setting.New{
 		Template: rec.Template, Class: rec.Class, Offline: rec.Offline, Labels: rec.Labels,
 		Env: rec.Settings.Env, Command: rec.Settings.Command, Limits: rec.Settings.Limits.Strings(), Health: rec.Settings.Health,
+		Schedules: rec.Settings.Schedules,
 	}
 	if rec.Class == contract.Unique {
 		n.Class, n.Offline = "", ""
@@ -59,7 +60,6 @@ func keptAs(rec *queue.Container) setting.New {
 }
 
 // demoted has a container kept as the one was that its image was made of; the runtime has
-// the image. It how the container was kept that an image was made of; the runtime has
 // the image.
 func (o *operation) demoted(ctx context.Context, c *Containers) error {
 	p, ok := o.runtime.(container.Promoter)

@@ -23,8 +23,17 @@ type Backups interface {
 	// the runtime that it was of, and how it was kept. An empty target is the host itself.
 	Image(ctx context.Context, target, name string) (container.Kind, container.Image, setting.New, error)
 	// Newest tells the newest backup of each container that was read as a whole and found
-	// good, as [contract.Status] has it. It may wait for a disk.
-	Newest(ctx context.Context) (map[container.CTID]contract.Status, error)
+	// good. It may wait for a disk.
+	Newest(ctx context.Context) (map[container.CTID]GoodBackup, error)
+}
+
+// GoodBackup is the newest good backup of a container. One without a name is none.
+type GoodBackup struct {
+	Name   string // TARGET:NAME of one that is not in the host's own directory
+	MadeMS int64  // Unix milliseconds of the host
+	// Number orders the backups of one container in one directory, and grows from one to
+	// the next, whatever clocks do; 0 if it is not known.
+	Number uint64
 }
 
 // backupTemplate begins the template of a container that was made from a backup, a word

@@ -27,7 +27,7 @@ func followSchedules(c *Containers) {
 }
 
 // follow asks for one thing of a container, if it is due and the last one has ended.
-func follow(c *Containers, m *managed, s *contract.Schedule, last contract.Ran, note func(*queue.Settings, contract.Ran), due func(*queue.Container, *contract.Schedule, string) protocol.Spec) {
+func follow(c *Containers, m *managed, s *contract.Schedule, last contract.Ran, note func(*queue.Settings, contract.Ran), due func(*queue.Container, *contract.Schedule, time.Time) protocol.Spec) {
 	if s == nil || !m.rec.Made {
 		return
 	}
@@ -40,7 +40,7 @@ func follow(c *Containers, m *managed, s *contract.Schedule, last contract.Ran, 
 	if id, err := protocol.ParseActionID(last.Action); err == nil && c.cfg.Actions.Job(id) != nil {
 		return
 	}
-	spec := due(&m.rec, s, time.UnixMilli(when.WallMS).UTC().Format("-20060102-150405"))
+	spec := due(&m.rec, s, time.UnixMilli(when.WallMS))
 	spec.Target, spec.Name = m.rec.CTID, m.rec.Name
 	b, err := json.Marshal(spec)
 	if err == nil {
@@ -60,18 +60,13 @@ func follow(c *Containers, m *managed, s *contract.Schedule, last contract.Ran, 
 	}
 }
 
-// longestName is how much of the name of a container stands in that of its backup, so
-// that the time fits behind it.
-const longestName = 40
-
-func backupDue(rec *queue.Container, s *contract.Schedule, at string) protocol.Spec {
-	name := string(rec.Name)
-	n := data.NewBackup{BackupName: data.BackupName{Backup: name[:min(len(name), longestName)] + at, Target: s.Target}, Keeping: keeping(s)}
+func backupDue(rec *queue.Container, s *contract.Schedule, at time.Time) protocol.Spec {
+	n := data.NewBackup{BackupName: data.BackupName{Backup: data.BackupOf(string(rec.Name), at), Target: s.Target}, Keeping: keeping(s)}
 	return protocol.Spec{Kind: protocol.KindBackup, Args: &protocol.NewBackupArgs{NewBackup: n}}
 }
 
-func snapshotDue(_ *queue.Container, s *contract.Schedule, at string) protocol.Spec {
-	n := data.NewSnapshot{SnapshotName: data.SnapshotName{Snapshot: "auto" + at}, Keeping: keeping(s), Pause: s.Pause}
+func snapshotDue(_ *queue.Container, s *contract.Schedule, at time.Time) protocol.Spec {
+	n := data.NewSnapshot{SnapshotName: data.SnapshotName{Snapshot: "auto" + at.UTC().Format("-20060102-150405")}, Keeping: keeping(s), Pause: s.Pause}
 	return protocol.Spec{Kind: protocol.KindSnapshot, Args: &protocol.SnapshotArgs{NewSnapshot: n}}
 }
 

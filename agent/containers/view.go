@@ -22,13 +22,15 @@ type Container struct {
 	Ends    []queue.End // of one of ours: how it ended, the newest last
 	// Backups tells whether the host has looked at the backups of one of ours.
 	Backups bool
+	// BackupNumber is the number of the newest good one; see [GoodBackup].
+	BackupNumber uint64
 }
 
 // All returns every container of the host, managed ones first, each by name.
 func (c *Containers) All() []Container {
 	var all []Container
 	for _, m := range c.sorted() {
-		all = append(all, Container{Container: m.show(c), Template: m.rec.Template, MAC: m.rec.MAC, InitPID: m.info.InitPID, Ends: m.rec.Ends, Backups: c.backed.known})
+		all = append(all, Container{Container: m.show(c), Template: m.rec.Template, MAC: m.rec.MAC, InitPID: m.info.InitPID, Ends: m.rec.Ends, Backups: c.backed.known, BackupNumber: c.good(m).Number})
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.foreign)) {
 		for _, info := range c.foreign[kind] {
@@ -108,6 +110,6 @@ func (m *managed) status(all *Containers) protocol.ContainerStatus {
 	if m.rec.Settings.Health != nil && m.seen && m.info.State == container.StateRunning {
 		health = m.probe.health.State
 	}
-	good := all.backed.newest[container.CTID(m.rec.CTID.String())]
-	return protocol.ContainerStatus{Backup: good.Backup, BackupMS: good.BackupMS, Waits: cmp.Or(m.held, m.waits), Health: health, StartOrder: start.Order, StartAfter: namesOf(all, start.After)}
+	good := all.good(m)
+	return protocol.ContainerStatus{Backup: good.Name, BackupMS: good.MadeMS, Waits: cmp.Or(m.held, m.waits), Health: health, StartOrder: start.Order, StartAfter: namesOf(all, start.After)}
 }

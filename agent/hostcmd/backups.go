@@ -142,7 +142,7 @@ func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 		if err := json.NewEncoder(out).Encode(shown(b)); err != nil || o.keepDaily+o.keepWeekly == 0 {
 			return err
 		}
-		return s.Retain(ctx, info.CTID, o.keepDaily, o.keepWeekly, clock.Now())
+		return s.Retain(ctx, b, o.keepDaily, o.keepWeekly, clock.Now())
 	})
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostler-io/hostler/agent"
@@ -28,26 +29,52 @@ type facts struct {
 // saved is the newest good backup of a container, and the time of the boot clock at which
 // it was made.
 type saved struct {
-	name string
-	at   time.Duration
+	name   string
+	number uint64
+	madeMS int64
+	at     time.Duration
 }
 
 // never is the age of the newest good backup of a container that has none.
 const never = 10 * 365 * 24 * time.Hour
 
-// age is that of the newest good backup. One that appears while the agent looks is new,
-// whatever its date says; that of before the first look is as old as its date.
+// age is that of the newest good backup. One that was made while the agent looks is new,
+// whatever its date says: its number is higher than that of the last one, in the same
+// directory. Any other that appears is as old as its date: at the first look, when a newer
+// one was removed, or at another target. One that is dated after the last one was made
+// since, so that it is no older than that.
 func (s *saved) age(c agent.Container, first bool, now time.Duration, today func(floor time.Time) time.Time) time.Duration {
-	if first && c.Backup != "" {
-		made := time.UnixMilli(c.BackupMS)
-		s.at = now - min(never, today(made).Sub(made))
-	} else if s.name != c.Backup {
-		s.at = now
+	if c.Backup != s.name || c.BackupNumber != s.number {
+		made, last := time.UnixMilli(c.BackupMS), *s
+		s.name, s.number, s.madeMS = c.Backup, c.BackupNumber, c.BackupMS
+		floor := made
+		if last.name != "" {
+			floor = time.UnixMilli(min(c.BackupMS, last.madeMS))
+		}
+		dated := func() time.Duration { return now - max(0, min(never, today(floor).Sub(made))) }
+		switch {
+		case c.Backup == "":
+		case !first && targetOf(c.Backup) == targetOf(last.name) && c.BackupNumber > last.number:
+			s.at = now
+		case last.name != "" && c.BackupMS > last.madeMS:
+			s.at = max(last.at, dated())
+		default:
+			s.at = dated()
+		}
 	}
-	if s.name = c.Backup; s.name == "" {
+	if s.name == "" {
 		return never
 	}
 	return now - s.at
+}
+
+// targetOf is the target at which a backup lies; empty is the host itself.
+func targetOf(backup string) string {
+	target, _, there := strings.Cut(backup, ":")
+	if !there {
+		return ""
+	}
+	return target
 }
 
 // ends are the times that a container has ended, and what was seen of it last.

@@ -144,7 +144,7 @@ func TestBackupAge(t *testing.T) {
 	if c.Backups = false; age() != -1 {
 		t.Error("the host has not looked yet")
 	}
-	c.Backups, c.Backup, c.BackupMS = true, "b1", date.Add(-50*time.Hour).UnixMilli()
+	c.Backups, c.Backup, c.BackupNumber, c.BackupMS = true, "b1", 1, date.Add(-50*time.Hour).UnixMilli()
 	if got := age(); got != 50*time.Hour {
 		t.Errorf("one of before the agent began is %s old", got)
 	}
@@ -155,10 +155,54 @@ func TestBackupAge(t *testing.T) {
 		}
 	}
 	date = date.AddDate(-10, 0, 0)
-	if c.Backup, c.BackupMS = "b2", date.UnixMilli(); age() != 0 {
+	if c.Backup, c.BackupNumber, c.BackupMS = "b2", 2, date.UnixMilli(); age() != 0 {
 		t.Error("one that has appeared is not new")
 	}
-	if c.Backup, c.BackupMS = "", 0; age() != never {
+	if c.Backup, c.BackupNumber, c.BackupMS = "", 0, 0; age() != never {
 		t.Error("there is none any more")
+	}
+	if c.Backup, c.BackupNumber, c.BackupMS = "b3", 3, date.UnixMilli(); age() != 0 {
+		t.Error("the first one after that is not new")
+	}
+}
+
+// TestBackupAgeOfOlderOnes: a backup that was there before is as old as its date, when one
+// that was newer was removed, and when it is found at a target; a new one at a target is new.
+func TestBackupAgeOfOlderOnes(t *testing.T) {
+	var f facts
+	now, date := 100*time.Hour, time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
+	start := date
+	var c agent.Container
+	c.Name, c.Backups = "web", true
+	for n, step := range []struct {
+		pass   time.Duration
+		backup string
+		number uint64
+		made   time.Duration // after the start
+		want   time.Duration
+	}{
+		{0, "nas:n2", 2, -10 * time.Hour, 10 * time.Hour},
+		{time.Hour, "nas:n1", 1, -50 * time.Hour, 51 * time.Hour}, // n2 was removed
+		{time.Hour, "nas:n3", 2, 2 * time.Hour, 0},
+		{time.Hour, "o7", 7, 3 * time.Hour, 0},
+		{time.Hour, "nas:n3", 2, 2 * time.Hour, 2 * time.Hour},        // o7 was removed
+		{20 * time.Hour, "away:a1", 1, 4 * time.Hour, 20 * time.Hour}, // made there earlier, and verified just now
+		{time.Hour, "nas:n4", 3, 25 * time.Hour, 0},
+		{time.Hour, "nas:n5", 4, -1000 * time.Hour, 0}, // the clock went back
+		{time.Hour, "nas:n6", 0, 10000 * time.Hour, 0}, // its date is to come
+		{time.Hour, "", 0, 0, never},
+		{time.Hour, "nas:n1", 1, -50 * time.Hour, 79 * time.Hour},
+	} {
+		now, date = now+step.pass, date.Add(step.pass)
+		c.Backup, c.BackupNumber, c.BackupMS = step.backup, step.number, start.Add(step.made).UnixMilli()
+		got := time.Duration(-1)
+		for _, v := range f.values(now, date, []agent.Container{c}) {
+			if v.Metric == metrics.BackupAge {
+				got = time.Duration(v.Mean) * time.Second
+			}
+		}
+		if got != step.want {
+			t.Errorf("step %d: %s is %s old, want %s", n, step.backup, got, step.want)
+		}
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"os"
 
+	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/agent/hostcmd"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/backup"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/podman"
-	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/setting"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -94,15 +94,15 @@ func (b backups) Image(ctx context.Context, target, name string) (container.Kind
 	return m.Runtime, img, m.Kept, err
 }
 
-func (b backups) Newest(context.Context) (map[container.CTID]contract.Status, error) {
+func (b backups) Newest(context.Context) (map[container.CTID]containers.GoodBackup, error) {
 	s, err := b.openBackups()
 	if err != nil {
 		return nil, err
 	}
 	all, err := s.Newest()
-	newest := make(map[container.CTID]contract.Status, len(all))
+	newest := make(map[container.CTID]containers.GoodBackup, len(all))
 	for id, n := range all {
-		newest[id] = contract.Status{Backup: n.Name, BackupMS: n.MadeMS}
+		newest[id] = containers.GoodBackup(n)
 	}
 	return newest, err
 }

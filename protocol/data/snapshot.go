@@ -3,9 +3,12 @@
 package data
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // SnapshotName names a snapshot of a container.
@@ -117,6 +120,25 @@ func (n *BackupName) Check() error {
 		return nil // that it is missing is told elsewhere
 	}
 	return checkName("backup", n.Backup)
+}
+
+// backupTime ends the name of a backup that nobody has named, and digest is how much of a
+// digest stands in it for the rest of a long name of a container.
+const (
+	backupTime = "-20060102-150405"
+	digest     = 8
+)
+
+// BackupOf is the name of a backup that nobody has named: after its container and the time
+// (UTC). Of a name that is too long with the time behind it the beginning stands there and
+// a digest of all of it, so that containers whose names begin alike have backups of
+// different names.
+func BackupOf(container string, at time.Time) string {
+	if most := maxName - len(backupTime); len(container) > most {
+		sum := sha256.Sum256([]byte(container))
+		container = container[:most-1-digest] + "-" + hex.EncodeToString(sum[:])[:digest]
+	}
+	return container + at.UTC().Format(backupTime)
 }
 
 // Flags returns the options of the agent's own command that name it.

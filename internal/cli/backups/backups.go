@@ -65,9 +65,6 @@ kept; without one it is on the host itself.`,
 	return cmd
 }
 
-// nowName is what follows the name of a container in that of a backup without a name of its own.
-const nowName = "-20060102-150405"
-
 func (a *commands) createCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create HOST/NAME [BACKUP]", Short: "Write all files of a container into a signed archive", Args: cobra.MatchAll(term.AtLeast(1), term.AtMost(2)),
@@ -88,7 +85,7 @@ it first, or freeze it, if that matters. Devices, mounts and volumes are left ou
 		if err != nil {
 			return term.Cannot(what, err)
 		}
-		name := ref.Name + a.Now().UTC().Format(nowName)
+		name := data.BackupOf(ref.Name, a.Now())
 		if len(args) == 2 {
 			name = args[1]
 		}

@@ -34,21 +34,6 @@ func volumeNoun() show.Noun[api.Volume] {
 	})
 }
 
-// hostOf reads the HOST of a command, which is left out on the host itself.
-func hostOf(cmd *cobra.Command, args []string, local bool, more int) (protocol.HostID, []string, error) {
-	if local {
-		return "", args, term.Exactly(more)(cmd, args)
-	}
-	if err := term.Exactly(more+1)(cmd, args); err != nil {
-		return "", nil, err
-	}
-	host, err := conn.ParseHost(args[0])
-	if err != nil {
-		return "", nil, term.Usage("hostler host ls", "%s", err)
-	}
-	return host, args[1:], nil
-}
-
 // watchVolumes is the pause between two questions with --watch, each of which is an action.
 const watchVolumes = 15 * time.Second
 
@@ -59,11 +44,7 @@ func (a *volumes) volumeListCommand() *cobra.Command {
 		Example: "  hostler volume ls edge-01\n  hostler --local volume ls -o json", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.ListFlags(cmd)
-	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		host, _, err := hostOf(cmd, args, r.Local, 0)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnHost(0, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, _ []string) error {
 		first := true
 		return show.Items(cmd.Context(), a.UI, v, volumeNoun(), func(ctx context.Context) ([]api.Volume, error) {
 			if !first {
@@ -89,15 +70,9 @@ func (a *volumes) volumeRemoveCommand() *cobra.Command {
 	}
 	c := dispatch.ChangeFlags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		host, rest, err := hostOf(cmd, args, r.Local, 1)
-		if err == nil {
-			if err = mount.CheckName(rest[0]); err != nil {
-				err = term.Usage("hostler volume ls "+string(host), "%s", err)
-			}
-		}
-		if err != nil {
-			return err
+	cmd.RunE = a.OnHost(1, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, rest []string) error {
+		if err := mount.CheckName(rest[0]); err != nil {
+			return term.Usage("hostler volume ls "+string(host), "%s", err)
 		}
 		if err := a.Confirm(yes || c.DryRun, "Remove volume "+rest[0]+" with everything in it?"); err != nil {
 			return err

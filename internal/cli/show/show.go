@@ -233,7 +233,9 @@ func (t *Table[T]) Print(w io.Writer, items []T) error {
 		return t.printCSV(w, items)
 	case "name":
 		for _, it := range items {
-			fmt.Fprintln(w, term.Printable(t.Noun.Name(it)))
+			if name := t.Noun.Name(it); name != "" { // a line may tell of what could not be listed
+				fmt.Fprintln(w, term.Printable(name))
+			}
 		}
 		return nil
 	case "template":

@@ -70,6 +70,17 @@ func TestNote(t *testing.T) {
 	}
 }
 
+// TestNoLineWithoutAName: a line about a thing that has no name is left out of a list of
+// names.
+func TestNoLineWithoutAName(t *testing.T) {
+	n := Noun[string]{Name: func(s string) string { return s }}
+	var out bytes.Buffer
+	tab := &Table[string]{UI: new(term.UI), Noun: n, View: &View{Format: Format{Word: "name"}}}
+	if err := tab.Print(&out, []string{"b1", "", "b3"}); err != nil || out.String() != "b1\nb3\n" {
+		t.Errorf("%v\n%q", err, out.String())
+	}
+}
+
 // TestNamesSteerNoTerminal: names come from elsewhere, too, and stay one to a line.
 func TestNamesSteerNoTerminal(t *testing.T) {
 	n := Noun[string]{Name: func(s string) string { return s }}
