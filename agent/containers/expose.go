@@ -67,7 +67,7 @@ func (c ports) keep(ctx context.Context) {
 			why = err.Error()
 		}
 		if why != c.exposer.failed && why != "" {
-			c.cfg.Log.Warn("ports of containers are not exposed as they should be; it is tried again", "error", why)
+			c.cfg.Log.Warn("networks of containers are not as they should be, or their ports do not lead there; it is tried again", "error", why)
 		}
 		c.exposer.failed = why
 	}

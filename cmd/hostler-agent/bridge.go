@@ -29,6 +29,7 @@ type bridges struct {
 	mu      sync.Mutex
 	nets    []queue.Network // as they were last applied
 	exposed []containers.Exposed
+	told    bool // by the first Apply: both are all that there are
 }
 
 func newBridges(c networkConfig, s state) (*bridges, error) {
@@ -129,18 +130,34 @@ func (b *bridges) Plan(n queue.Network, ipv6 bool, others []queue.Network) (queu
 func (b *bridges) Ensure(_ context.Context, n queue.Network) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	err := b.ensure(n)
-	if err == nil {
-		// A bridge that is new lacks what ports and isolation need of it. If that does not
-		// work, the next Apply tells, and nothing keeps a container from its start.
-		if !slices.Contains(b.nets, n) && n.Name != "" {
-			b.nets = append(slices.DeleteFunc(slices.Clone(b.nets), func(o queue.Network) bool { return o.Name == n.Name }), n)
+	if n.Isolated {
+		// The rules come first, so that it is isolated before anything is attached. What is
+		// wrong with other networks, the next Apply tells.
+		b.remember(n)
+		if err := b.apply(); errors.Is(err, network.ErrNotIsolated) {
+			return fmt.Errorf("network %s is isolated, and is not used without the rules for that: %w", n.Name, err)
 		}
-		if len(b.exposed) > 0 || n.Name != "" {
-			_ = b.apply()
-		}
+		return b.ensure(n)
 	}
-	return err
+	if err := b.ensure(n); err != nil {
+		return err
+	}
+	// A bridge that is new lacks what ports need of it. If that does not work, the next
+	// Apply tells, and nothing keeps a container from its start.
+	if n.Name != "" {
+		b.remember(n)
+	}
+	if len(b.exposed) > 0 || n.Name != "" {
+		_ = b.apply()
+	}
+	return nil
+}
+
+// remember adds a network that was not there when they were last applied.
+func (b *bridges) remember(n queue.Network) {
+	if !slices.Contains(b.nets, n) {
+		b.nets = append(slices.DeleteFunc(slices.Clone(b.nets), func(o queue.Network) bool { return o.Name == n.Name }), n)
+	}
 }
 
 func (b *bridges) ensure(n queue.Network) error {
@@ -186,16 +203,15 @@ func (b *bridges) Remove(_ context.Context, n queue.Network) error {
 func (b *bridges) Apply(_ context.Context, nets []queue.Network, all []containers.Exposed) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.nets, b.exposed = nets, all
+	b.nets, b.exposed, b.told = nets, all, true
 	sweepShapers()
+	var failed []error
 	for _, n := range nets {
 		if slices.ContainsFunc(all, func(e containers.Exposed) bool { return e.Network == n.Name }) {
-			if err := b.ensure(n); err != nil {
-				return err
-			}
+			failed = append(failed, b.ensure(n))
 		}
 	}
-	return b.apply()
+	return errors.Join(append(failed, b.apply())...)
 }
 
 // sweepShapers removes the devices of limits that containers have left which ended. One
@@ -211,7 +227,7 @@ func sweepShapers() {
 }
 
 func (b *bridges) apply() error {
-	r := network.Rules{Mark: b.mark}
+	r := network.Rules{Mark: b.mark, Partial: !b.told}
 	device := make(map[string]string, len(b.nets))
 	for _, n := range b.nets {
 		r.Subnets = append(r.Subnets, network.Subnet{Bridge: n.Bridge, Network: n.IPv4, Network6: n.IPv6, NAT: b.nat, Isolated: n.Isolated})
