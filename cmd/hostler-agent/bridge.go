@@ -85,6 +85,12 @@ func (b *bridges) Plan(n queue.Network, ipv6 bool, others []queue.Network) (queu
 	} else if slices.ContainsFunc(plugged, func(i network.Interface) bool { return i.Name == n.Bridge }) {
 		return n, fmt.Errorf("this host has a device %s that is not of this network; choose another name", n.Bridge)
 	}
+	if n.VLAN != 0 && n.Uplink == "" {
+		var err error
+		if n.Uplink, err = network.Uplink(); err != nil {
+			return n, fmt.Errorf("%w; give it one, or leave --vlan out", err)
+		}
+	}
 	free := func(p netip.Prefix) (bool, error) {
 		for _, o := range others {
 			if o.IPv4.Overlaps(p) || o.IPv6.IsValid() && o.IPv6.Overlaps(p) {
@@ -142,6 +148,10 @@ func (b *bridges) Ensure(_ context.Context, n queue.Network) error {
 	if err := b.ensure(n); err != nil {
 		return err
 	}
+	// A host whose uplink is away starts its containers all the same.
+	if err := b.connect(n); err != nil && !n.Made {
+		return err
+	}
 	// A bridge that is new lacks what ports need of it. If that does not work, the next
 	// Apply tells, and nothing keeps a container from its start.
 	if n.Name != "" {
@@ -168,11 +178,19 @@ func (b *bridges) ensure(n queue.Network) error {
 	if n.Name != "" {
 		cfg.Owner = network.Owner{Mark: b.mark, Name: n.Name}
 	}
-	err := network.EnsureBridge(cfg)
-	if err == nil && n.VLAN != 0 {
-		err = network.EnsureTagged(n.Bridge, n.VLAN)
+	return network.EnsureBridge(cfg)
+}
+
+// connect connects a network to one outside of the host by VLAN, if it is to be.
+func (b *bridges) connect(n queue.Network) error {
+	if n.VLAN == 0 {
+		return nil
 	}
-	return err
+	return network.EnsureTagged(b.tagged(n))
+}
+
+func (b *bridges) tagged(n queue.Network) network.Tagged {
+	return network.Tagged{Bridge: n.Bridge, Uplink: n.Uplink, Tag: n.VLAN, Owner: network.Owner{Mark: b.mark, Name: n.Name}}
 }
 
 // Remove implements [containers.Network].
@@ -184,14 +202,10 @@ func (b *bridges) Remove(_ context.Context, n queue.Network) error {
 		return err
 	}
 	if owned[n.Name] == n.Bridge {
-		uplink := 0
-		if n.VLAN != 0 {
-			uplink = 1
+		if plugged, err := network.Plugins(n.Bridge); err != nil || plugged > 0 {
+			return cmp.Or(err, fmt.Errorf("%w: %d interfaces are plugged into the bridge %s of network %s", containers.ErrInUse, plugged, n.Bridge, n.Name))
 		}
-		if plugged, err := network.Plugins(n.Bridge); err != nil || plugged > uplink {
-			return cmp.Or(err, fmt.Errorf("%w: %d interfaces are plugged into the bridge %s of network %s", containers.ErrInUse, plugged-uplink, n.Bridge, n.Name))
-		}
-		if err := errors.Join(network.RemoveTagged(n.Bridge), network.RemoveBridge(n.Bridge)); err != nil {
+		if err := errors.Join(network.RemoveTagged(b.tagged(n)), network.RemoveBridge(n.Bridge)); err != nil {
 			return err
 		}
 	}
@@ -205,8 +219,12 @@ func (b *bridges) Apply(_ context.Context, nets []queue.Network, all []container
 	defer b.mu.Unlock()
 	b.nets, b.exposed, b.told = nets, all, true
 	sweepShapers()
-	var failed []error
+	owned, err := network.Owned(b.mark)
+	failed := []error{err}
 	for _, n := range nets {
+		if owned[n.Name] == n.Bridge { // it may have been made while the uplink was away
+			failed = append(failed, b.connect(n))
+		}
 		if slices.ContainsFunc(all, func(e containers.Exposed) bool { return e.Network == n.Name }) {
 			failed = append(failed, b.ensure(n))
 		}

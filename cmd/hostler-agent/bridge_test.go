@@ -119,3 +119,34 @@ func testBridgesOf(t *testing.T, b *bridges) *bridges {
 	again.mark = b.mark
 	return again
 }
+
+// TestUplinkThatIsAway: the device by which a network is connected is chosen once. While it
+// is away, containers start all the same, and what is wrong is told.
+func TestUplinkThatIsAway(t *testing.T) {
+	inNetwork(t, func(t *testing.T) {
+		b := testBridges(t)
+		vlan := queue.Network{Name: "vlan", VLAN: 7, IPv4: netip.MustParsePrefix("10.213.64.0/24")}
+		if _, err := b.Plan(vlan, false, nil); err == nil || !strings.Contains(err.Error(), "no default route") {
+			t.Errorf("a host without a default route plans %v", err)
+		}
+		tool(t, "ip", "link", "add", "hlt-up", "type", "bridge")
+		tool(t, "ip", "address", "add", "192.0.2.1/24", "dev", "hlt-up")
+		tool(t, "ip", "link", "set", "hlt-up", "up")
+		tool(t, "ip", "route", "add", "default", "via", "192.0.2.2")
+		n, err := b.Plan(vlan, false, nil)
+		if err != nil || n.Uplink != "hlt-up" {
+			t.Errorf("the network goes by %q, %v", n.Uplink, err)
+		}
+		tool(t, "ip", "link", "del", "hlt-up")
+		if err := b.Ensure(t.Context(), n); err == nil {
+			t.Error("a network without its uplink is made")
+		}
+		n.Made = true
+		if err := b.Ensure(t.Context(), n); err != nil {
+			t.Errorf("a container does not start while the uplink is away: %v", err)
+		}
+		if err := b.Apply(t.Context(), []queue.Network{b.First(), n}, nil); err == nil || !strings.Contains(err.Error(), "hlt-up") {
+			t.Errorf("that the uplink is away is told as %v", err)
+		}
+	})
+}
