@@ -181,10 +181,15 @@ func (b *bridges) ensure(n queue.Network) error {
 	return network.EnsureBridge(cfg)
 }
 
-// connect connects a network to one outside of the host by VLAN, if it is to be.
+// connect connects a network to one outside of the host by VLAN, if it is to be. Packets that
+// a bridge itself passes on are not held up by the rules that isolate it, so one that is
+// remembered with both from before that was refused is not connected.
 func (b *bridges) connect(n queue.Network) error {
-	if n.VLAN == 0 {
+	switch {
+	case n.VLAN == 0:
 		return nil
+	case n.Isolated:
+		return network.RemoveTagged(b.tagged(n))
 	}
 	return network.EnsureTagged(b.tagged(n))
 }
@@ -214,22 +219,26 @@ func (b *bridges) Remove(_ context.Context, n queue.Network) error {
 }
 
 // Apply implements [containers.Network].
-func (b *bridges) Apply(_ context.Context, nets []queue.Network, all []containers.Exposed) error {
+func (b *bridges) Apply(_ context.Context, nets []queue.Network, all []containers.Exposed) (failed map[string]error, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.nets, b.exposed, b.told = nets, all, true
 	sweepShapers()
-	owned, err := network.Owned(b.mark)
-	failed := []error{err}
+	owned, unread := network.Owned(b.mark)
+	failed = make(map[string]error)
 	for _, n := range nets {
-		if owned[n.Name] == n.Bridge { // it may have been made while the uplink was away
-			failed = append(failed, b.connect(n))
-		}
+		var err error
 		if slices.ContainsFunc(all, func(e containers.Exposed) bool { return e.Network == n.Name }) {
-			failed = append(failed, b.ensure(n))
+			err = b.ensure(n)
+		}
+		if owned[n.Name] == n.Bridge { // it may have been made while the uplink was away
+			err = errors.Join(err, b.connect(n))
+		}
+		if err != nil {
+			failed[n.Name] = err
 		}
 	}
-	return errors.Join(append(failed, b.apply())...)
+	return failed, errors.Join(unread, b.apply())
 }
 
 // sweepShapers removes the devices of limits that containers have left which ended. One

@@ -71,9 +71,9 @@ func TestNetworksThatFail(t *testing.T) {
 			return containers.Exposed{CTID: protocol.CTID{1}, Address: n.IPv4.Addr().Next().Next(), Network: n.Name, Port: port.Mapping{Host: number, Container: 80, Protocol: "tcp"}}
 		}
 		nets := []queue.Network{b.First(), foreign, back, lab}
-		err := b.Apply(t.Context(), nets, []containers.Exposed{exposed(foreign, 8080), exposed(back, 8081)})
-		if !errors.Is(err, network.ErrForeign) {
-			t.Errorf("with a bridge of another program: %v", err)
+		failed, err := b.Apply(t.Context(), nets, []containers.Exposed{exposed(foreign, 8080), exposed(back, 8081)})
+		if err != nil || len(failed) != 1 || !errors.Is(failed["foreign"], network.ErrForeign) {
+			t.Errorf("with a bridge of another program: %v, %v", failed, err)
 		}
 		if got := tool(t, "nft", "list", "ruleset"); !strings.Contains(got, "dnat ip to 10.213.62.2:80") || !strings.Contains(got, "hstl-lab leads nowhere") {
 			t.Errorf("the other networks have the rules\n%s", got)
@@ -145,8 +145,13 @@ func TestUplinkThatIsAway(t *testing.T) {
 		if err := b.Ensure(t.Context(), n); err != nil {
 			t.Errorf("a container does not start while the uplink is away: %v", err)
 		}
-		if err := b.Apply(t.Context(), []queue.Network{b.First(), n}, nil); err == nil || !strings.Contains(err.Error(), "hlt-up") {
-			t.Errorf("that the uplink is away is told as %v", err)
+		failed, err := b.Apply(t.Context(), []queue.Network{b.First(), n}, nil)
+		if why := failed["vlan"]; err != nil || why == nil || !strings.Contains(why.Error(), "hlt-up") {
+			t.Errorf("that the uplink is away is told as %v, %v", failed, err)
+		}
+		n.Isolated = true
+		if failed, err := b.Apply(t.Context(), []queue.Network{b.First(), n}, nil); err != nil || len(failed) > 0 {
+			t.Errorf("an isolated network is connected: %v, %v", failed, err)
 		}
 	})
 }
