@@ -89,6 +89,28 @@ func TestPortsOfAnIsolatedNetwork(t *testing.T) {
 	})
 }
 
+// TestIsolatedForwardsNothing: a network that is isolated does not have the host forward
+// packets, for itself or for networks that did without.
+func TestIsolatedForwardsNothing(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		const forward = "/proc/sys/net/ipv4/ip_forward"
+		must(t, os.WriteFile(forward, []byte("0"), 0))
+		expect := func(want string) {
+			t.Helper()
+			if b, err := os.ReadFile(forward); err != nil || strings.TrimSpace(string(b)) != want {
+				t.Errorf("packets are forwarded: %q, %v, want %s", b, err, want)
+			}
+		}
+		wish := rules("me", false)
+		wish.Subnets = append(wish.Subnets, network.Subnet{Bridge: "hlt-alone", Network: netip.MustParsePrefix("10.213.90.0/24"), Isolated: true})
+		must(t, network.Apply(wish))
+		expect("0")
+		wish.Ports = []network.Port{web}
+		must(t, network.Apply(wish))
+		expect("1")
+	})
+}
+
 // TestPartialRules: who does not know all that is wanted takes nothing away.
 func TestPartialRules(t *testing.T) {
 	inNamespace(t, func(t *testing.T) {

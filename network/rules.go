@@ -254,10 +254,13 @@ func (r Rules) wanted() (all []wanted) {
 	return all
 }
 
-// forward has the kernel forward packets, and those of the host's loopback to the
+// forward has the kernel forward packets, if a port or NAT needs that, and those of the host's loopback to the
 // bridges that have ports. A bridge that is not there yet is prepared when it is.
 func (r Rules) forward() error {
-	forwards := func(s Subnet) bool { return !s.Isolated }
+	ported := func(s Subnet) bool {
+		return slices.ContainsFunc(r.Ports, func(p Port) bool { return p.Bridge == s.Bridge })
+	}
+	forwards := func(s Subnet) bool { return !s.Isolated && (s.NAT || ported(s)) }
 	if !slices.ContainsFunc(r.Subnets, forwards) {
 		return nil
 	}
@@ -271,7 +274,7 @@ func (r Rules) forward() error {
 	}
 	var failed []error
 	for _, s := range r.Subnets {
-		if s.Isolated || !slices.ContainsFunc(r.Ports, func(p Port) bool { return p.Bridge == s.Bridge }) {
+		if s.Isolated || !ported(s) {
 			continue
 		}
 		err := setting("conf/"+s.Bridge+"/route_localnet", "1")
