@@ -39,8 +39,9 @@ type Network interface {
 	// plugged into is ErrInUse.
 	Remove(ctx context.Context, n queue.Network) error
 	// Apply has these ports of the host lead to containers of these networks, and no others
-	// of this agent. It touches nothing that is as it should be.
-	Apply(ctx context.Context, nets []queue.Network, all []Exposed) error
+	// of this agent. It touches nothing that is as it should be. What is wrong with one
+	// network is in failed by its name, and keeps no other from what it should be.
+	Apply(ctx context.Context, nets []queue.Network, all []Exposed) (failed map[string]error, err error)
 	// Listener tells which process of the host listens on the port of a mapping;
 	// empty if none does.
 	Listener(m port.Mapping) (string, error)

@@ -158,7 +158,11 @@ func (h networkCreate) Admit(s *protocol.Spec) error {
 	if _, err := h.find(""); err != nil {
 		return err
 	}
-	return h.cfg.Network.Can(wantedNetwork(s))
+	n := wantedNetwork(s)
+	if n.Isolated && n.VLAN != 0 {
+		return fmt.Errorf("%w: network %s: vlan %d connects it to machines elsewhere, and isolated keeps it from them; leave one out", protocol.ErrSpec, n.Name, n.VLAN)
+	}
+	return h.cfg.Network.Can(n)
 }
 
 // wantedNetwork is what a request wants.
