@@ -213,7 +213,7 @@ func (c *Containers) Applied(change queue.Change) {
 			if !slices.Equal(claimed(&m.rec), claimed(&rec)) {
 				ports{c}.poke()
 			}
-			rec.Ends = m.rec.Ends
+			rec.Ends, rec.Settings.Backed, rec.Settings.Snapped = m.rec.Ends, m.rec.Settings.Backed, m.rec.Settings.Snapped
 			m.rec = rec
 			m.free = m.free && len(rec.Settings.Opening) > 0
 		} else {
@@ -228,6 +228,11 @@ func (c *Containers) Applied(change queue.Change) {
 	for _, e := range change.Ended {
 		if m := c.managed[e.CTID]; m != nil {
 			m.rec.Ends = e.Ends
+		}
+	}
+	for _, a := range change.Asked {
+		if m := c.managed[a.CTID]; m != nil {
+			m.rec.Settings.Backed, m.rec.Settings.Snapped = a.Backed, a.Snapped
 		}
 	}
 }
