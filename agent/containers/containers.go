@@ -206,6 +206,9 @@ func (c *Containers) Applied(change queue.Change) {
 		if m := c.managed[id]; m != nil && !m.rec.Made {
 			c.Look() // it may be foreign again
 		}
+		if m := c.managed[id]; m != nil && m.rec.Class == contract.Unique && c.cfg.Leases != nil {
+			c.cfg.Leases.Release(id) // another container may get its name
+		}
 		delete(c.managed, id)
 	}
 	for _, rec := range change.Put {
