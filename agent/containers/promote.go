@@ -59,7 +59,6 @@ func keptAs(rec *queue.Container) setting.New {
 }
 
 // demoted has a container kept as the one was that its image was made of; the runtime has
-// the image. It how the container was kept that an image was made of; the runtime has
 // the image.
 func (o *operation) demoted(ctx context.Context, c *Containers) error {
 	p, ok := o.runtime.(container.Promoter)
