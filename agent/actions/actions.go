@@ -188,7 +188,7 @@ func (a *Actions) Job(id protocol.ActionID) *Job { return a.jobs[id] }
 
 // Running returns what the action asks for that runs in the lane of a container; nil if none
 // does.
-func (a *Actions) Running(id protocol.CTID) *protocol.Spec {
+func Running(a *Actions, id protocol.CTID) *protocol.Spec {
 	for _, j := range a.jobs {
 		if j.spec.Target == id && j.act.State == protocol.StateRunning && j.kind().Lane == protocol.LaneContainer {
 			return &j.spec

@@ -77,7 +77,7 @@ func (h volumes) privileged(m *managed) bool {
 	if m.rec.Made {
 		return m.seen && m.info.Privileged
 	}
-	s := h.cfg.Actions.Running(m.rec.CTID)
+	s := actions.Running(h.cfg.Actions, m.rec.CTID)
 	if s == nil {
 		return false
 	}
