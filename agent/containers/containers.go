@@ -207,6 +207,9 @@ func (c *Containers) Applied(change queue.Change) {
 		if m := c.managed[id]; m != nil && !m.rec.Made {
 			c.Look() // it may be foreign again
 		}
+		if m := c.managed[id]; m != nil && m.rec.Class == contract.Unique && c.cfg.Leases != nil {
+			c.cfg.Leases.Release(id) // another container may get its name
+		}
 		delete(c.managed, id)
 	}
 	for _, rec := range change.Put {
@@ -214,7 +217,7 @@ func (c *Containers) Applied(change queue.Change) {
 			if !slices.Equal(claimed(&m.rec), claimed(&rec)) {
 				ports{c}.poke()
 			}
-			rec.Ends = m.rec.Ends
+			rec.Ends, rec.Settings.Backed, rec.Settings.Snapped = m.rec.Ends, m.rec.Settings.Backed, m.rec.Settings.Snapped
 			m.rec = rec
 			m.free = m.free && len(rec.Settings.Opening) > 0
 		} else {
@@ -229,6 +232,11 @@ func (c *Containers) Applied(change queue.Change) {
 	for _, e := range change.Ended {
 		if m := c.managed[e.CTID]; m != nil {
 			m.rec.Ends = e.Ends
+		}
+	}
+	for _, a := range change.Asked {
+		if m := c.managed[a.CTID]; m != nil {
+			m.rec.Settings.Backed, m.rec.Settings.Snapped = a.Backed, a.Snapped
 		}
 	}
 }

@@ -95,6 +95,12 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	}), nil
 }
 
+// Claims implements [actions.Claimer].
+func (create) Claims(s *protocol.Spec) bool {
+	args := argsOf(s)
+	return len(args.Expose)+len(args.Volumes) > 0 || args.Network != ""
+}
+
 // Begin implements [actions.Handler].
 func (h create) Begin(j *actions.Job) {
 	if o := h.operation(j); o != nil {

@@ -223,6 +223,9 @@ func (h expose) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	return keep(rec), nil
 }
 
+// Claims implements [actions.Claimer].
+func (expose) Claims(*protocol.Spec) bool { return true }
+
 // Begin implements [actions.Handler].
 func (h expose) Begin(j *actions.Job) {
 	o := h.operation(j)

@@ -198,6 +198,9 @@ func (h networkCreate) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	return queue.Change{}, nil
 }
 
+// Claims implements [actions.Claimer].
+func (networkCreate) Claims(*protocol.Spec) bool { return true }
+
 // Begin implements [actions.Handler].
 func (h networkCreate) Begin(j *actions.Job) {
 	spec, others := *j.Spec(), h.without(protocol.ArgsOf[protocol.NetworkArgs](j.Spec()).Network)
@@ -269,6 +272,9 @@ func (h networkRemove) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	}
 	return queue.Change{}, nil
 }
+
+// Claims implements [actions.Claimer].
+func (networkRemove) Claims(*protocol.Spec) bool { return true }
 
 // Begin implements [actions.Handler].
 func (h networkRemove) Begin(j *actions.Job) {
