@@ -146,6 +146,9 @@ func (d *drill) lookBefore(ctx context.Context) error {
 	case h.Connectivity != "online":
 		return &term.Failure{Code: term.ExitUnreachable, What: fmt.Sprintf("host %s is %s", d.host, term.Printable(h.Connectivity)), Why: "a drill shows nothing of a host that is away already", Next: "hostler host show " + string(d.host)}
 	}
+	if _, err := d.ping(ctx); err != nil { // nor may one wait for approvals later
+		return err
+	}
 	var forecasts []api.OfflineForecast
 	path := "/v1/hosts/" + url.PathEscape(string(d.host)) + "/offline-preview"
 	if err := d.r.Get(ctx, path, url.Values{"for": {d.plan.lasts.String()}}, &forecasts); err != nil {

@@ -2,13 +2,17 @@ package drill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/client"
 	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 const (
@@ -22,12 +26,12 @@ const (
 	calm = time.Minute
 )
 
-// follow watches the drill to its end, and then until the host has told how it is.
+// follow watches the drill to its end, and then until the host has told how it is. A ping
+// that is sent when the host is cut off shows when it answers again.
 func (d *drill) follow(ctx context.Context) error {
 	d.sight.moved = map[string]move{}
-	var quiet *time.Time // when the host was heard last, when it had been cut off
-	shown := "online"
-	for cut := false; d.sight.back.IsZero() && d.Now().Before(d.sight.ends.Add(comeBack)); {
+	shown, ping := "online", ""
+	for d.sight.back.IsZero() && d.Now().Before(d.sight.ends.Add(comeBack)) {
 		h, leases, alerts, err := d.look(ctx)
 		if err != nil {
 			return err
@@ -42,11 +46,19 @@ func (d *drill) follow(ctx context.Context) error {
 		}
 		switch {
 		case now.Before(d.sight.begins.Add(cutAfter)):
-		case !cut:
-			cut, quiet = true, h.SeenAt
+		case ping == "":
 			d.cutOff(leases)
-		case h.Connectivity == "online" && h.SeenAt != nil && (quiet == nil || h.SeenAt.After(*quiet)):
-			d.sight.back = now
+			if ping, err = d.ping(ctx); err != nil {
+				return err
+			}
+		default:
+			answered, err := d.answered(ctx, ping)
+			if err != nil {
+				return err
+			}
+			if answered {
+				d.sight.back = d.Now()
+			}
 		}
 		d.noteMoves(leases, now)
 		d.noteAlerts(alerts)
@@ -58,8 +70,35 @@ func (d *drill) follow(ctx context.Context) error {
 		d.sight.unseen = "not known: the host is not back"
 		return nil
 	}
-	d.Say("%s: it is back", d.host)
+	d.Say("%s: it answers again", d.host)
 	return d.lookAfter(ctx)
+}
+
+// ping orders a ping, and returns its id.
+func (d *drill) ping(ctx context.Context) (string, error) {
+	spec, err := dispatch.EncodeSpec(protocol.Spec{Kind: protocol.KindPing, Args: new(protocol.NoArgs)})
+	if err != nil {
+		return "", err
+	}
+	act, err := d.Submit(ctx, d.r, d.host, spec)
+	if err == nil && act.State == string(protocol.StatePendingApprove) {
+		err = errors.Join(
+			&term.Failure{Code: term.ExitRefused, What: "a ping of " + string(d.host) + " needs approvals", Why: "a drill sees by pings whether the host answers", Next: "hostler policy show " + string(d.host)},
+			d.Abandon(ctx, d.r, act.ID))
+	}
+	return act.ID, err
+}
+
+// answered reports whether the host has carried a ping out, as far as that is known.
+func (d *drill) answered(ctx context.Context, ping string) (bool, error) {
+	act, err := d.r.Action(ctx, ping, 0)
+	if errors.Is(err, client.ErrUnreachable) {
+		return false, nil // look waits for the coordinator
+	}
+	if err != nil || !protocol.State(act.State).Final() {
+		return false, err
+	}
+	return true, dispatch.Ended("ping "+string(d.host), act)
 }
 
 // look asks the coordinator, over restarts of it.

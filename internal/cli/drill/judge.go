@@ -78,8 +78,8 @@ const (
 	// early is how much sooner than said a drill may seem to end: its beginning is known
 	// by the answer, which takes its time.
 	early = 5 * time.Second
-	// comeBack is how long after a drill a host takes to be heard: it tries to connect at
-	// least every 10 s, and asks for a lease every 30 s.
+	// comeBack is how long after a drill a host may take to answer: it tries to connect at
+	// least every 10 s, and each try takes up to 20 s.
 	comeBack = time.Minute
 	// closely is how far the end of a lease and that of a drill are apart at least for it to
 	// be known which is first. A kill and its proof take a part of it.
@@ -118,11 +118,11 @@ func hostRow(p plan, s sight) Row {
 	after := s.back.Sub(s.begins).Round(time.Second)
 	switch {
 	case s.back.IsZero():
-		r.Seen = fmt.Sprintf("not heard %s after the end", comeBack)
+		r.Seen = fmt.Sprintf("no answer until %s after the end", comeBack)
 	case s.back.Before(s.ends.Add(-early)):
-		r.Seen = fmt.Sprintf("heard after %s, before the end", after)
+		r.Seen = fmt.Sprintf("it answered after %s, before the end", after)
 	case s.back.After(s.ends.Add(comeBack)):
-		r.Seen = fmt.Sprintf("heard only after %s", after)
+		r.Seen = fmt.Sprintf("it answered only after %s", after)
 	case p.fault == protocol.FaultPartition && s.away.IsZero():
 		r.Seen = "it was never away"
 	default:

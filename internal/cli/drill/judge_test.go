@@ -51,9 +51,9 @@ func TestJudge(t *testing.T) {
 		broken string // the beginning of the row that is not as promised: what, and what was seen
 	}{
 		{"nothing there", func(*plan, *sight) {}, ""},
-		{"not back", func(_ *plan, s *sight) { s.back = time.Time{} }, "edge-01: not heard"},
-		{"back early", func(_ *plan, s *sight) { s.back = since(time.Minute) }, "edge-01: heard after 1m0s, before the end"},
-		{"back late", func(_ *plan, s *sight) { s.back = since(lasts + 2*time.Minute) }, "edge-01: heard only after 5m0s"},
+		{"not back", func(_ *plan, s *sight) { s.back = time.Time{} }, "edge-01: no answer until 1m0s after"},
+		{"back early", func(_ *plan, s *sight) { s.back = since(time.Minute) }, "edge-01: it answered after 1m0s, before the end"},
+		{"back late", func(_ *plan, s *sight) { s.back = since(lasts + 2*time.Minute) }, "edge-01: it answered only after 5m0s"},
 		{"never away", func(_ *plan, s *sight) { s.away = time.Time{} }, "edge-01: it was never away"},
 		{"a stopped agent that was not missed", and(stopAgent, func(_ *plan, s *sight) { s.away = time.Time{} }), ""},
 		{"it goes on", with(goesOn, found{run: running}), ""},
