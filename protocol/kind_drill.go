@@ -30,8 +30,9 @@ const (
 	// DrillNotice is how long after its answer a drill begins: by then the answer has
 	// reached the coordinator.
 	DrillNotice = 3 * time.Second
-	// MinDrill and MaxDrill bound how long one lasts.
+	// MinDrill is the shortest drill: a host whose connection is lost is missed after 5 s.
 	MinDrill = 10 * time.Second
+	// MaxDrill is the longest: a unique container has moved by then.
 	MaxDrill = 15 * time.Minute
 )
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/faults"
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/internal/clock"
@@ -34,7 +35,7 @@ type membership struct {
 	// refused tells of a broker that may not have taken our certificate.
 	refused chan struct{}
 	// outage is what a drill makes of the ways to the coordinator.
-	outage outage
+	outage faults.Outage
 
 	mu     sync.Mutex
 	record join.Record // as it was kept last
@@ -163,7 +164,7 @@ func (m *membership) Fetch(ctx context.Context, number uint64) error {
 	m.mu.Lock()
 	addresses := m.record.Addresses
 	m.mu.Unlock()
-	if err := m.outage.err(); err != nil {
+	if err := m.outage.Err(); err != nil {
 		return err
 	}
 	for have := m.Ring(); have < number; have = m.Ring() {
@@ -252,7 +253,7 @@ func wait(ctx context.Context, d time.Duration, early chan struct{}) error {
 
 // renew asks for a new certificate, and takes what else is new.
 func (m *membership) renew(ctx context.Context) error {
-	if err := m.outage.err(); err != nil {
+	if err := m.outage.Err(); err != nil {
 		return err
 	}
 	m.mu.Lock()

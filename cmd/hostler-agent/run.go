@@ -228,8 +228,8 @@ func (n *node) join(ctx context.Context, cfg *agent.Config) error {
 	cfg.Link, cfg.Bulk, n.bulk, cfg.Spread = l, bulk, bulk, l.Spread
 	n.guarded(ctx, cfg)
 	cfg.Faults = drill.Faults{
-		protocol.FaultPartition: n.member.outage.begin,
-		protocol.FaultStopAgent: func(ctx context.Context, until int64) error { return stopUntil(ctx, until, n.log) },
+		protocol.FaultPartition: n.member.outage.Begin,
+		protocol.FaultStopAgent: stopAgent,
 	}
 	return nil
 }

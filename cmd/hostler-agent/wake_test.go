@@ -16,8 +16,8 @@ import (
 func TestWake(t *testing.T) {
 	agent := filepath.Join(newSite(t).bin, "hostler-agent")
 	end := clock.BootMS() + (1500 * time.Millisecond).Milliseconds()
-	const script = `"$0" wake --pid $$ --until-ms $1 & first=$!
-"$0" wake --pid $$ --until-ms $1 &
+	const script = `"$0" wake $$ $1 & first=$!
+"$0" wake $$ $1 &
 kill -9 $first; kill -STOP $$; echo awake`
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script, agent, strconv.FormatInt(end, 10))
 	cmd.WaitDelay = time.Second // a waker that is left over holds no output
@@ -31,7 +31,7 @@ kill -9 $first; kill -STOP $$; echo awake`
 	if got := strings.TrimLeft(string(out), "\n"); got != "awake\n" {
 		t.Errorf("printed %q", got)
 	}
-	if err := exec.CommandContext(t.Context(), agent, "wake", "--pid", "1", "--until-ms", "1").Run(); err == nil {
+	if err := exec.CommandContext(t.Context(), agent, "wake", "1", "1").Run(); err == nil {
 		t.Error("it wakes a process that has not started it")
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package faults
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 // TestOutage: it closes the connections that there are, has none made, and is over by
 // itself, whoever waits for it.
 func TestOutage(t *testing.T) {
-	var o outage
+	var o Outage
 	dials := 0
-	dial := o.dialer(func(context.Context, string) (net.Conn, error) {
+	dial := o.Dialer(func(context.Context, string) (net.Conn, error) {
 		dials++
 		near, far := net.Pipe()
 		t.Cleanup(func() { far.Close() })
@@ -32,7 +32,7 @@ func TestOutage(t *testing.T) {
 
 	const lasts = 300 * time.Millisecond
 	end := clock.BootMS() + lasts.Milliseconds()
-	if err := o.begin(t.Context(), end); err != nil {
+	if err := o.Begin(t.Context(), end); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := first.Read(make([]byte, 1)); err == nil {
@@ -52,18 +52,18 @@ func TestOutage(t *testing.T) {
 	if now := clock.BootMS(); now < end {
 		t.Errorf("there is a connection %d ms before the end", end-now)
 	}
-	if err := o.err(); err != nil {
+	if err := o.Err(); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestOutageBeginsWhileDialling: a connection that was being made is closed.
 func TestOutageBeginsWhileDialling(t *testing.T) {
-	var o outage
+	var o Outage
 	near, far := net.Pipe()
 	defer far.Close()
-	dial := o.dialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		return near, o.begin(ctx, clock.BootMS()+time.Minute.Milliseconds())
+	dial := o.Dialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		return near, o.Begin(ctx, clock.BootMS()+time.Minute.Milliseconds())
 	})
 	if _, err := dial(t.Context(), "broker"); err == nil {
 		t.Error("there is a connection")

@@ -1,4 +1,6 @@
-package main
+// Package faults makes the faults of drills, each of which ends by itself: an [Outage] of
+// connections, and a process that stops and is woken.
+package faults
 
 import (
 	"context"
@@ -10,17 +12,17 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 )
 
-// outage is the partition of a drill: until its end the agent has no connection to the
-// coordinator, and makes none. It is in memory alone, so it ends with the agent too. The
-// zero value is ready, and its methods may be called from any goroutine.
-type outage struct {
+// Outage is a partition: until its end there is no connection, and none is made. It is in
+// memory alone, so it ends with the process too. The zero value is ready, and its methods
+// may be called from any goroutine.
+type Outage struct {
 	mu    sync.Mutex
 	until int64 // boot clock, in milliseconds
 	conns map[net.Conn]struct{}
 }
 
-// begin closes every connection, and has none made until the boot clock reads until.
-func (o *outage) begin(_ context.Context, until int64) error {
+// Begin closes every connection, and has none made until the boot clock reads until, in milliseconds.
+func (o *Outage) Begin(_ context.Context, until int64) error {
 	o.mu.Lock()
 	all := o.conns
 	o.until, o.conns = until, nil
@@ -32,23 +34,23 @@ func (o *outage) begin(_ context.Context, until int64) error {
 }
 
 // left is how long the outage lasts.
-func (o *outage) left() time.Duration {
+func (o *Outage) left() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return time.Duration(o.until-clock.BootMS()) * time.Millisecond
 }
 
-// err says that there is an outage; nil if there is none.
-func (o *outage) err() error {
+// Err says that there is an outage; nil if there is none.
+func (o *Outage) Err() error {
 	if left := o.left(); left > 0 {
 		return fmt.Errorf("a drill cuts this host off from its coordinator; it ends by itself in %s", left.Round(time.Second))
 	}
 	return nil
 }
 
-// dialer has connections made outside of an outage, and closed when one begins. During
+// Dialer has connections made outside of an outage, and closed when one begins. During
 // one it waits for the end, or for that of its context.
-func (o *outage) dialer(dial func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
+func (o *Outage) Dialer(dial func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		if err := o.await(ctx); err != nil {
 			return nil, err
@@ -61,7 +63,7 @@ func (o *outage) dialer(dial func(context.Context, string) (net.Conn, error)) fu
 	}
 }
 
-func (o *outage) await(ctx context.Context) error {
+func (o *Outage) await(ctx context.Context) error {
 	left := o.left()
 	if left <= 0 {
 		return nil
@@ -75,7 +77,7 @@ func (o *outage) await(ctx context.Context) error {
 	case <-over:
 		return nil
 	case <-ctx.Done():
-		if err := o.err(); err != nil {
+		if err := o.Err(); err != nil {
 			return err
 		}
 		return context.Cause(ctx)
@@ -83,7 +85,7 @@ func (o *outage) await(ctx context.Context) error {
 }
 
 // hold remembers a connection until it is closed, unless an outage has begun meanwhile.
-func (o *outage) hold(conn net.Conn) (net.Conn, error) {
+func (o *Outage) hold(conn net.Conn) (net.Conn, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.until > clock.BootMS() {
@@ -100,7 +102,7 @@ func (o *outage) hold(conn net.Conn) (net.Conn, error) {
 // heldConn is a connection that an outage closes.
 type heldConn struct {
 	net.Conn
-	outage *outage
+	outage *Outage
 }
 
 // NetConn is what it stands before.
