@@ -18,6 +18,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/agent/drill"
 	"github.com/hostler-io/hostler/agent/fsck"
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/agent/local"
@@ -226,6 +227,10 @@ func (n *node) join(ctx context.Context, cfg *agent.Config) error {
 	}
 	cfg.Link, cfg.Bulk, n.bulk, cfg.Spread = l, bulk, bulk, l.Spread
 	n.guarded(ctx, cfg)
+	cfg.Faults = drill.Faults{
+		protocol.FaultPartition: n.member.outage.Begin,
+		protocol.FaultStopAgent: stopAgent,
+	}
 	return nil
 }
 
