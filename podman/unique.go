@@ -103,6 +103,9 @@ func (h holding) dropSecret(ctx context.Context, id container.CTID) error {
 
 // forget removes what belongs to a unique container that is not there.
 func (h holding) forget(ctx context.Context, id container.CTID) error {
+	if h.cfg.Permits == "" {
+		return h.dropSecret(ctx, id)
+	}
 	return errors.Join(permit.Remove(h.permitFile(id)), h.dropSecret(ctx, id), permit.Remove(h.epochFile(id)))
 }
 
@@ -150,3 +153,34 @@ func (h holding) admit(ctx context.Context, d *details, terms container.Terms) (
 
 // unique tells that a container is started only under an epoch.
 func (d details) unique() bool { return d.mark == nil && d.Config.Labels[labelUnique] != "" }
+
+// looseSecrets are those of unique containers that are not there: a creation or a removal
+// was cut short.
+func (h holding) looseSecrets(ctx context.Context, repair bool) (found []container.Debris, err error) {
+	h.making.Lock() // a secret is made before its container
+	defer h.making.Unlock()
+	var secrets []struct{ Spec struct{ Name string } }
+	if err := h.api.call(ctx, http.MethodGet, "/secrets/json", nil, nil, &secrets); err != nil {
+		return nil, err
+	}
+	all, err := h.list(ctx, map[string][]string{"label": {labelUnique}})
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[string]bool)
+	for _, l := range all {
+		there[secretOf(container.CTID(l.Labels[labelCTID]))] = true
+	}
+	for _, s := range secrets {
+		id, ours := strings.CutPrefix(s.Spec.Name, secretPrefix)
+		if !ours || there[s.Spec.Name] || container.CheckCTID(id) != nil {
+			continue
+		}
+		d := container.Debris{Kind: "secret", Object: "podman:" + s.Spec.Name, Cause: "the unique container that it belongs to is not there: its creation or its removal was cut short", Repair: "remove it"}
+		if repair {
+			d.Mend(func() error { return h.forget(ctx, container.CTID(id)) })
+		}
+		found = append(found, d)
+	}
+	return found, nil
+}

@@ -57,8 +57,11 @@ func openLXC(ctx context.Context, s state, c config, log *slog.Logger) (containe
 	return r, r.Probe(ctx)
 }
 
-// openPodman returns podman also while its service is away: that may pass. Permits are
-// beside the agent's socket, in a directory that no boot outlives.
+// permits is the directory of the permits to start unique containers of podman: beside the
+// agent's socket, where nothing outlives a boot.
+func (c config) permits() string { return c.Socket + "-permits" }
+
+// openPodman returns podman also while its service is away: that may pass.
 func openPodman(ctx context.Context, all config, log *slog.Logger) (container.Runtime, error) {
 	c := all.Podman
 	switch _, err := os.Stat(c.Socket); {
@@ -71,7 +74,7 @@ func openPodman(ctx context.Context, all config, log *slog.Logger) (container.Ru
 	if err != nil {
 		return nil, err
 	}
-	r, err := podman.New(podman.Config{Socket: c.Socket, Supervisor: []string{self, supervisePodman}, Permits: all.Socket + "-permits", Permit: []string{self, epochPodman}, IDs: c.ids(), Log: log})
+	r, err := podman.New(podman.Config{Socket: c.Socket, Supervisor: []string{self, supervisePodman}, Permits: all.permits(), Permit: []string{self, epochPodman}, IDs: c.ids(), Log: log})
 	if err != nil {
 		return nil, err
 	}
