@@ -64,8 +64,8 @@ func TestUniqueBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for epoch, r := range map[string]*lxc.Runtime{"1.2.3": m.Runtime, "1.2.4": moved} {
-		if _, err := r.StartOn(t.Context(), spec.Name, container.Terms{Epoch: epoch, UntilMS: 1 << 60}); err != nil {
+	for _, r := range []*lxc.Runtime{m.Runtime, m.Runtime, moved} {
+		if _, err := r.StartOn(t.Context(), spec.Name, container.Terms{Epoch: "1.2.3", UntilMS: 1 << 60}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Stop(t.Context(), spec.Name, 0); err != nil {

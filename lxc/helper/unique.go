@@ -62,14 +62,18 @@ func (h starts) refuse(name string) error {
 	}
 	defer c.Release()
 	was := slices.DeleteFunc(c.ConfigItem(startHook), func(s string) bool { return s == "" })
-	now := append(slices.DeleteFunc(slices.Clone(was), func(s string) bool { return strings.HasSuffix(s, "' "+MayStart) }), h.hook())
-	if slices.Equal(was, now) {
+	others := slices.DeleteFunc(slices.Clone(was), func(s string) bool { return strings.HasSuffix(s, "' "+MayStart) })
+	missing := []string{h.hook()}
+	switch {
+	case slices.Contains(was, h.hook()):
 		return nil
+	case len(others) < len(was): // the one that is there has the program elsewhere
+		if err := c.ClearConfigItem(startHook); err != nil {
+			return fmt.Errorf("clearing %s: %w", startHook, err)
+		}
+		missing = append(others, missing...)
 	}
-	if err := c.ClearConfigItem(startHook); err != nil {
-		return fmt.Errorf("clearing %s: %w", startHook, err)
-	}
-	for _, s := range now {
+	for _, s := range missing {
 		if err := c.SetConfigItem(startHook, s); err != nil {
 			return fmt.Errorf("setting %s = %s: %w", startHook, s, err)
 		}

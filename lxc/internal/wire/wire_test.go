@@ -52,14 +52,14 @@ func TestStrict(t *testing.T) {
 			t.Errorf("%s: answer accepted", name)
 		}
 	}
-	if _, err := wire.ReadRequest(strings.NewReader(strings.Repeat(" ", wire.MaxSize) + `{"Version":9}`)); err == nil {
+	if _, err := wire.ReadRequest(strings.NewReader(strings.Repeat(" ", wire.MaxSize) + `{"Version":10}`)); err == nil {
 		t.Error("a request above the cap was accepted")
 	}
 }
 
 func TestOtherVersionIsUnsupported(t *testing.T) {
 	// A later version may add fields: it is the version that must be named.
-	_, err := wire.DecodeAnswer([]byte(`{"Version":9,"New":{}}`))
+	_, err := wire.DecodeAnswer([]byte(`{"Version":10,"New":{}}`))
 	if !errors.Is(err, container.ErrUnsupported) {
 		t.Errorf("got %v, want ErrUnsupported", err)
 	}
