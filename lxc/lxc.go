@@ -109,6 +109,7 @@ type helper interface {
 
 // Runtime is LXC on this host. All methods may be called concurrently.
 type Runtime struct {
+	groups
 	cfg    Config
 	helper helper
 	inits  inits
@@ -193,8 +194,11 @@ func (r *Runtime) StartOn(ctx context.Context, name string, terms container.Term
 	return after(a), err
 }
 
+// groups are the control groups of containers.
+type groups struct{}
+
 // Group implements container.Holder.
-func (r *Runtime) Group(_ context.Context, name string) (string, error) {
+func (groups) Group(_ context.Context, name string) (string, error) {
 	return "lxc.payload." + name, nil
 }
 

@@ -124,7 +124,7 @@ func (h holding) admit(ctx context.Context, d *details, terms container.Terms) (
 	case !unique && terms.Epoch == "":
 		return end, nil
 	case !unique:
-		return end, fmt.Errorf("%w: podman made %s as a container that anybody may start, so it cannot be unique", container.ErrUnsupported, d.Name)
+		return end, fmt.Errorf("%w: podman made %s as a container that every program may start, so it cannot be unique", container.ErrUnsupported, d.Name)
 	case terms.Epoch == "":
 		return end, permit.ErrRefused
 	}

@@ -76,7 +76,7 @@ func (o *operation) limitTo(ctx context.Context, set limit.Limits, force bool) (
 // startLimited has the runtime start the container, whose first process begins within its
 // limits, as far as the runtime can do that, and under the epoch of its lease.
 func (o *operation) startLimited(ctx context.Context) (container.Info, error) {
-	terms, err := o.terms()
+	terms, err := termsOf(o)
 	if err != nil {
 		return container.Info{}, err
 	}
@@ -90,8 +90,8 @@ func (o *operation) startLimited(ctx context.Context) (container.Info, error) {
 	return starter.StartOn(ctx, string(o.rec.Name), terms)
 }
 
-// terms are those of a start of the container.
-func (o *operation) terms() (terms container.Terms, err error) {
+// termsOf are those of a start of the container.
+func termsOf(o *operation) (terms container.Terms, err error) {
 	if o.rec.Class == contract.Unique {
 		terms.Epoch, terms.UntilMS = o.rec.Epoch.String(), o.until
 	}

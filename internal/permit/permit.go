@@ -48,10 +48,11 @@ func Give(path, epoch string, until int64) error {
 // Place puts a small file at path, whole, in place of what was there. It does not wait
 // for the disk: after a crash of the machine nothing that it says is true any more.
 func Place(path, text string, mode fs.FileMode) error {
-	if err := Remove(path + ".new"); err != nil {
+	f, err := rundir.WriteCapped(path+".new", []byte(text), 0, maxSize)
+	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", []byte(text), mode); err != nil {
+	if err := errors.Join(f.Chmod(mode), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(path+".new", path)
