@@ -208,12 +208,13 @@ func (l *Lease) Await(ctx context.Context, id protocol.CTID) (protocol.Epoch, er
 	}
 }
 
-// Hold has a container killed when its lease ends. It is called before the container is
-// started, and again when it is seen to run.
-func (l *Lease) Hold(ctx context.Context, id protocol.CTID, e protocol.Epoch, group string, keeps bool) error {
+// Hold has a container killed when its lease ends, and returns when that is, by the boot
+// clock in milliseconds. It is called before the container is started, and again when it is
+// seen to run.
+func (l *Lease) Hold(ctx context.Context, id protocol.CTID, e protocol.Epoch, group string, keeps bool) (until int64, err error) {
 	h := &l.holder
 	if h.cfg.Guard == nil {
-		return errors.New("nothing on this host would kill it at the end of its lease")
+		return 0, errors.New("nothing on this host would kill it at the end of its lease")
 	}
 	former := l.formerly(ctx, id)
 	h.mu.Lock()
@@ -230,9 +231,9 @@ func (l *Lease) Hold(ctx context.Context, id protocol.CTID, e protocol.Epoch, gr
 	h.held[id] = x
 	h.mu.Unlock()
 	if same {
-		return nil
+		return x.UntilMS, nil
 	}
-	return h.tell(ctx)
+	return x.UntilMS, h.tell(ctx)
 }
 
 // formerly is until when a container that a former process of the agent has held may run,

@@ -58,7 +58,7 @@ func TestDeadlines(t *testing.T) {
 	l := newHolder(g, &now)
 	ctx := t.Context()
 	l.holder.granted(ctx, grantOf(one, old), protocol.Seq{K: 1}, 900, 90_000)
-	if err := l.Hold(ctx, one, old, "group", false); err != nil {
+	if until, err := l.Hold(ctx, one, old, "group", false); err != nil || until != 90_900 {
 		t.Fatal(err)
 	}
 	want := func(when string, until int64) {
@@ -94,7 +94,7 @@ func TestRelease(t *testing.T) {
 		go func() { ended <- l.Run(ctx) }()
 		l.holder.granted(ctx, append(grantOf(one, old), grantOf(two, old)...), protocol.Seq{K: 1}, 900, 90_000)
 		for _, id := range []protocol.CTID{one, two} {
-			if err := l.Hold(ctx, id, old, "group", false); err != nil {
+			if _, err := l.Hold(ctx, id, old, "group", false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -149,21 +149,21 @@ func TestHeldBefore(t *testing.T) {
 	now, g := int64(1000), &table{former: map[protocol.CTID]int64{one: 40_000}}
 	l := newHolder(g, &now)
 	for _, id := range []protocol.CTID{one, two} {
-		if err := l.Hold(t.Context(), id, old, "group", false); err != nil {
+		if _, err := l.Hold(t.Context(), id, old, "group", false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if g.now[one] != 40_000 || g.now[two] > now {
 		t.Errorf("%v", g.now)
 	}
-	if err := l.Hold(t.Context(), two, old, "group", true); err != nil {
+	if _, err := l.Hold(t.Context(), two, old, "group", true); err != nil {
 		t.Fatal(err)
 	}
 	if _, killed := g.now[two]; killed {
 		t.Error("what goes on without a lease has a deadline")
 	}
 	g.err = errors.New("the guard is gone")
-	if err := l.Hold(t.Context(), two, newer, "group", false); err == nil {
+	if _, err := l.Hold(t.Context(), two, newer, "group", false); err == nil {
 		t.Error("nothing would kill it, and it is held")
 	}
 }

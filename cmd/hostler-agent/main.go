@@ -28,6 +28,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == supervisePodman {
 		os.Exit(superviseInPodman(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == epochPodman {
+		os.Exit(epochForPodman(os.Args[2:]))
+	}
 	os.Exit(program(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

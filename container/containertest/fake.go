@@ -65,6 +65,8 @@ type fakeContainer struct {
 	rollbacks []string
 	hostname  string
 	adopted   bool
+	unique    bool
+	epoch     string // of its last start
 }
 
 // fakeWatcher hands events from whoever causes them to the goroutine in Watch.
@@ -80,6 +82,7 @@ var (
 	_ container.Cloner  = (*Fake)(nil)
 	_ container.Adopter = (*Fake)(nil)
 	_ container.Freezer = (*Fake)(nil)
+	_ container.Holder  = (*Fake)(nil)
 	_ container.Watcher = (*Fake)(nil)
 )
 
@@ -279,22 +282,7 @@ func (f *Fake) Inspect(ctx context.Context, name string) (info container.Info, e
 
 // Start implements container.Runtime.
 func (f *Fake) Start(ctx context.Context, name string) (info container.Info, err error) {
-	err = f.do(ctx, OpStart, name, func() error {
-		c, err := f.find(name)
-		if err != nil {
-			return err
-		}
-		if c.info.State == container.StateStopped {
-			f.enter(c, container.StateStarting)
-		}
-		f.enter(c, container.StateRunning)
-		info = c.copy()
-		return nil
-	})
-	if err != nil {
-		return container.Info{}, err
-	}
-	return info, nil
+	return f.StartOn(ctx, name, container.Terms{})
 }
 
 // Stop implements container.Runtime. Its containers do not need their grace.
@@ -405,7 +393,7 @@ func (f *Fake) make(spec container.CreateSpec) error {
 	if !spec.Network.IsZero() {
 		info.Addresses = []netip.Addr{spec.Network.Address.Addr()}
 	}
-	f.containers[spec.Name] = &fakeContainer{info: info}
+	f.containers[spec.Name] = &fakeContainer{info: info, unique: spec.Unique}
 	return nil
 }
 
