@@ -50,6 +50,7 @@ type Fake struct {
 	mu         sync.Mutex
 	containers map[string]*fakeContainer
 	images     map[string]container.Promotion // by reference
+	tags       map[string]int                 // how often another image got a reference
 	watchers   map[*fakeWatcher]bool
 	fault      Fault
 	argv       []string
@@ -65,6 +66,8 @@ type fakeContainer struct {
 	rollbacks []string
 	hostname  string
 	adopted   bool
+	files     fakeFiles
+	beside    *fakeFiles // of an upgrade that has not ended
 }
 
 // fakeWatcher hands events from whoever causes them to the goroutine in Watch.
@@ -89,6 +92,7 @@ func NewFake(kind container.Kind) *Fake {
 		kind:       kind,
 		containers: make(map[string]*fakeContainer),
 		images:     make(map[string]container.Promotion),
+		tags:       make(map[string]int),
 		watchers:   make(map[*fakeWatcher]bool),
 		argv:       []string{"/usr/lib/hostler/fake-supervisor"},
 		pids:       1000,
@@ -405,7 +409,7 @@ func (f *Fake) make(spec container.CreateSpec) error {
 	if !spec.Network.IsZero() {
 		info.Addresses = []netip.Addr{spec.Network.Address.Addr()}
 	}
-	f.containers[spec.Name] = &fakeContainer{info: info}
+	f.containers[spec.Name] = &fakeContainer{info: info, files: f.filesOf(spec.Template, "")}
 	return nil
 }
 
