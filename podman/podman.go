@@ -43,6 +43,7 @@ type Runtime struct {
 	shooting
 	promoting
 	adopting
+	upgrading
 	cfg Config
 	api *api
 
@@ -77,7 +78,7 @@ func New(cfg Config) (*Runtime, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Runtime{cfg: cfg, api: newAPI(cfg.Socket), held: make(map[string]chan struct{})}
-	r.shooting, r.promoting, r.adopting = shooting{r}, promoting{r}, adopting{r}
+	r.shooting, r.promoting, r.adopting, r.upgrading = shooting{r}, promoting{r}, adopting{r}, upgrading{r}
 	return r, nil
 }
 
