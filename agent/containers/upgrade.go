@@ -188,7 +188,10 @@ func (u *upgrading) end(ctx context.Context) (queue.Change, error) {
 	if err != nil || u.same {
 		return queue.Change{}, err
 	}
-	if err := r.EndUpgrade(ctx, string(u.rec.Name), container.CTID(u.rec.CTID.String())); err != nil {
+	err = insist(ctx, func() error {
+		return r.EndUpgrade(ctx, string(u.rec.Name), container.CTID(u.rec.CTID.String()))
+	})
+	if err != nil {
 		return queue.Change{}, fmt.Errorf("the container has the new image; what is left of the old one goes with the next upgrade: %w", err)
 	}
 	return queue.Change{}, nil
@@ -305,7 +308,7 @@ func (u *upgrading) undo(ctx context.Context, why error) (queue.Change, error) {
 			told = fmt.Errorf("%w; the container does not start with the old image: %w", told, err)
 		}
 	}
-	if err := r.EndUpgrade(ctx, name, id); err != nil {
+	if err := insist(ctx, func() error { return r.EndUpgrade(ctx, name, id) }); err != nil {
 		told = fmt.Errorf("%w; what was made of the new image goes with the next upgrade: %w", told, err)
 	}
 	if u.said != "" {
