@@ -106,7 +106,7 @@ func TestUpgradeRefused(t *testing.T) {
 			}
 			return false, nil
 		})
-		refused(4, data.Upgrade{Image: web2, DropSnapshots: true}, "the old image is in place: fake prepare-upgrade \"ct-1\": manifest unknown")
+		refused(4, data.Upgrade{Image: web2, DropSnapshots: true}, "fake prepare-upgrade \"ct-1\": manifest unknown")
 		w.lxc.SetFault(nil)
 		w.coord.order(actionID(5), on(protocol.KindFreeze, 1))
 		w.pass(time.Second)

@@ -42,7 +42,7 @@ func TestContainerUpgrade(t *testing.T) {
 					t.Errorf("it is kept as %s", out)
 				}
 			}
-			w.cli(t, "ct", "upgrade", where, "localhost/nosuch:1").exits(t, 3, "nosuch")
+			w.cli(t, "ct", "upgrade", where, "localhost/nosuch:1").exits(t, 1, "nosuch")
 			is("old\n")
 			if r := w.cli(t, "ct", "upgrade", where, version("2")); !strings.Contains(r.stderr, where+" is upgraded") {
 				t.Fatalf("%s%s", r.stdout, r.stderr)

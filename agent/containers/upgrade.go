@@ -301,7 +301,7 @@ func (u *upgrading) undo(ctx context.Context, why error) (queue.Change, error) {
 	if err != nil {
 		return queue.Change{}, fmt.Errorf("%w; the old image cannot be put back: %w; ask for the upgrade again when the cause is mended", why, err)
 	}
-	told := fmt.Errorf("the old image is in place: %w", why)
+	told := why // and nothing of the container has changed
 	if u.cut {
 		told = fmt.Errorf("the old image is back: %w", why)
 		if err := u.resume(ctx); err != nil {
