@@ -43,6 +43,16 @@ func (c *wreck) exchanges(t *testing.T, l *limb, template string, steps ...failp
 	for _, s := range steps {
 		strikes = append(strikes, strike{s, l.victim, pass})
 	}
+	for _, s := range steps {
+		if s != failpoint.FilesExchanged && s != failpoint.FilesWithdrawn {
+			continue
+		}
+		for _, point := range []string{s.Before(), s.After()} {
+			t.Run(point+", on the way back", func(t *testing.T) {
+				c.strike(t, l.victim, point, 2, func() { pass(t) })
+			})
+		}
+	}
 	c.strikes(t, strikes...)
 }
 
