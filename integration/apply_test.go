@@ -50,6 +50,8 @@ containers:
 	w.container(t, "edge-01/lxc", "runs", func(c ct) bool { return c.State == "running" })
 	write("PORT: 8080", "PORT: 9090", "pids: 100", "pids: 200")
 	w.cli(t, "ct", "apply", "-f", path, "--yes").exits(t, 1, "fixed settings differ of edge-01/pod", "nothing was changed")
+	write("talker:1", "other:1")
+	w.cli(t, "ct", "apply", "-f", path, "--yes").exits(t, 1, "hostler ct upgrade edge-01/pod localhost/other:1 ")
 	if out := w.must(t, "ct", "config", "get", "edge-01/lxc", "limit.pids"); out != "100\n" {
 		t.Errorf("a manifest that was refused has set pids to %q", out)
 	}

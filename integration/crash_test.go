@@ -63,6 +63,8 @@ func groups() []group {
 		{"replacement", []failpoint.Step{"C24"}, replacementPoints},
 		{"backups", []failpoint.Step{"S44"}, backupPoints},
 		{"podman", []failpoint.Step{"A7", "S41", "S42", "S43", "S51", "S52", "S54"}, podmanPoints},
+		{"exchanges", []failpoint.Step{"A7", "S57", "S58", "S59"}, exchangePoints},
+		{"exchanges of podman", []failpoint.Step{"A7", "S57", "S58", "S59", "S60"}, podmanExchangePoints},
 		{"rules", []failpoint.Step{"A16", "C14", "C25", "C26", "C29", "C30"}, rulePoints},
 		{"notifications", []failpoint.Step{"C27", "C28"}, noticePoints},
 		{"first steps", []failpoint.Step{"C8"}, initPoints},

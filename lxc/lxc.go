@@ -110,6 +110,7 @@ type helper interface {
 // Runtime is LXC on this host. All methods may be called concurrently.
 type Runtime struct {
 	groups
+	upgrading
 	cfg    Config
 	helper helper
 	inits  inits
@@ -137,7 +138,9 @@ func New(cfg Config) (*Runtime, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	return &Runtime{cfg: cfg, helper: &process{program: runner.Sealed{Path: cfg.Helper}}}, nil
+	r := &Runtime{cfg: cfg, helper: &process{program: runner.Sealed{Path: cfg.Helper}}}
+	r.upgrading = upgrading{r}
+	return r, nil
 }
 
 // Probe tells whether LXC can be used on this host. An error that matches

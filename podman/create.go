@@ -53,9 +53,16 @@ func (r *Runtime) make(ctx context.Context, spec container.CreateSpec, image str
 	if there, err := r.known(ctx, spec.Name, spec.CTID); err != nil || there {
 		return err
 	}
-	body, err := r.body(ctx, spec, image)
+	body, err := r.body(spec, image)
 	if err != nil {
 		return err
+	}
+	if !spec.Privileged {
+		first, err := r.freeIDs(ctx)
+		if err != nil {
+			return err
+		}
+		body.own(first)
 	}
 	if spec.Unique {
 		if err := r.prepare(ctx, spec.CTID, "none"); err != nil {
@@ -168,8 +175,8 @@ type idMap struct {
 	Size   uint32 `json:"size"`
 }
 
-// body describes a container to podman.
-func (r *Runtime) body(ctx context.Context, spec container.CreateSpec, image string) (specification, error) {
+// body describes a container to podman, but for its ids of the host.
+func (r *Runtime) body(spec container.CreateSpec, image string) (specification, error) {
 	b := specification{
 		Name: spec.Name, Image: image, Hostname: spec.Called(), Command: spec.Command, Stdin: true, NetNS: namespace{"none"},
 		Labels: map[string]string{labelCTID: string(spec.CTID), labelTemplate: spec.Template},
@@ -201,17 +208,14 @@ func (r *Runtime) body(ctx context.Context, spec container.CreateSpec, image str
 		}
 		b.Labels[labelNetwork] = string(n)
 	}
-	if spec.Privileged {
-		return b, nil
-	}
-	first, err := r.freeIDs(ctx)
-	if err != nil {
-		return b, err
-	}
+	return b, nil
+}
+
+// own gives a container ids of the host.
+func (b *specification) own(first uint32) {
 	b.Labels[labelIDs] = strconv.FormatUint(uint64(first), 10)
 	m := []idMap{{0, first, idsEach}}
 	b.UserNS, b.IDMappings = &namespace{"private"}, &idMaps{m, m}
-	return b, nil
 }
 
 // firstID is the first of the ids of the host of a container of ours; 0 of a privileged one.
@@ -228,7 +232,7 @@ func firstID(labels map[string]string) (uint32, error) {
 // appears with them, so nothing is given twice, and nothing is lost with a creation
 // that was cut short.
 func (r *Runtime) freeIDs(ctx context.Context) (uint32, error) {
-	all, err := r.list(ctx, map[string][]string{"label": {labelIDs}})
+	all, err := r.listAll(ctx, map[string][]string{"label": {labelIDs}})
 	if err != nil {
 		return 0, err
 	}
@@ -251,6 +255,10 @@ func (r *Runtime) Destroy(ctx context.Context, name string) error {
 	return r.change(ctx, "destroy", name, destroyTime, func(ctx context.Context) error {
 		d, err := r.stopped(ctx, name)
 		if err != nil {
+			return err
+		}
+		// What an upgrade has left that did not end.
+		if err := r.clear(ctx, d.ctid()); err != nil {
 			return err
 		}
 		if err := r.erase(ctx, d.ID); err != nil || !d.unique() {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/hostler-io/hostler/container"
@@ -21,6 +22,7 @@ const (
 	labelTemplate = "hostler.template"
 	labelNetwork  = "hostler.network" // container.Network in JSON; none without an interface
 	labelIDs      = "hostler.ids"     // the first of its ids of the host; none of a privileged one
+	labelUpgrade  = "hostler.upgrade" // the key of the upgrade that has made it
 )
 
 // Words of podman for the states of a container.
@@ -183,8 +185,15 @@ func contains(all []netip.Addr, ip netip.Addr) bool {
 	return false
 }
 
-// list returns the containers that match the filters of podman.
-func (r *Runtime) list(ctx context.Context, filters map[string][]string) (all []listed, err error) {
+// list returns the containers that match the filters of podman, without those that are the
+// other one of two.
+func (r *Runtime) list(ctx context.Context, filters map[string][]string) ([]listed, error) {
+	all, err := r.listAll(ctx, filters)
+	return slices.DeleteFunc(all, listed.aside), err
+}
+
+// listAll returns these, too.
+func (r *Runtime) listAll(ctx context.Context, filters map[string][]string) (all []listed, err error) {
 	query := url.Values{"all": {"true"}}
 	if filters != nil {
 		b, err := json.Marshal(filters)

@@ -49,6 +49,7 @@ type Runtime struct {
 	promoting
 	adopting
 	holding
+	upgrading
 	cfg Config
 	api *api
 
@@ -83,7 +84,7 @@ func New(cfg Config) (*Runtime, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Runtime{cfg: cfg, api: newAPI(cfg.Socket), held: make(map[string]chan struct{})}
-	r.shooting, r.promoting, r.adopting, r.holding = shooting{r}, promoting{r}, adopting{r}, holding{r}
+	r.shooting, r.promoting, r.adopting, r.holding, r.upgrading = shooting{r}, promoting{r}, adopting{r}, holding{r}, upgrading{r}
 	return r, nil
 }
 

@@ -55,6 +55,7 @@ var powers = []power{
 	{"containers of others, which can be privileged", []protocol.Kind{protocol.KindAdopt}, byNothing},
 	{"the configuration of containers: privileges, host mounts, hooks and raw keys", []protocol.Kind{protocol.KindConfig, protocol.KindSet}, byNothing},
 	{"unsigned imports, whose content runs as root", []protocol.Kind{protocol.KindImageImportUnsigned, kindImport, kindBuild, kindRestore, protocol.KindRestore, protocol.KindDemote}, byNothing},
+	{"other images of containers, whose content runs as root in them", []protocol.Kind{protocol.KindContainerUpgrade}, byNothing},
 	{"the policy itself", []protocol.Kind{protocol.KindPolicySet}, byNothing},
 	{"the agent's own program and state", []protocol.Kind{protocol.KindHostUpgrade, kindStateRestore}, byNothing},
 	{"the network of the host, and so the servers that it trusts", []protocol.Kind{kindNetwork}, byNothing},
@@ -62,7 +63,7 @@ var powers = []power{
 
 // same lists for a kind those that do the same to a container, and more.
 var same = map[protocol.Kind][]protocol.Kind{
-	protocol.KindStop:  {protocol.KindDestroy, protocol.KindRestart, protocol.KindFreeze, protocol.KindRollback, kindFence},
+	protocol.KindStop:  {protocol.KindDestroy, protocol.KindRestart, protocol.KindFreeze, protocol.KindRollback, protocol.KindContainerUpgrade, kindFence},
 	protocol.KindStart: {protocol.KindReset, protocol.KindRestart},
 }
 

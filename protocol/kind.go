@@ -112,7 +112,7 @@ const (
 var kinds = tableOf(slices.Concat(kindsOfSnapshots(), kindsOfBackups(), kindsOfNetworks(), kindsOfImages(), kindsOfVolumes(), []KindInfo{
 	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindHostCheck(), kindHostUpgrade(), kindHostDrill(), kindPolicySet(),
 	kindExec(), kindContainerAttach(), kindContainerPush(), kindContainerPull(),
-	kindCreate(), kindClone(), kindAdopt(), kindPromote(), kindDemote(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindRename(), kindDestroy(),
+	kindCreate(), kindClone(), kindAdopt(), kindPromote(), kindDemote(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindContainerUpgrade(), kindRename(), kindDestroy(),
 	kindFreeze(), kindUnfreeze(), kindLogs(), kindInspect(), kindLimit(), kindSet(), kindConfig(),
 })...)
 

@@ -95,9 +95,10 @@ func (c *checks) look() {
 	}
 }
 
-// paused tells whether an action has frozen a container for a while.
+// paused tells whether an action has frozen a container for a while, or looks at its health
+// itself.
 func (c *checks) paused(m *managed) bool {
-	return m.rec.Settings.Paused != "" && !c.cfg.Actions.Idle(m.rec.CTID)
+	return (m.rec.Settings.Paused != "" || m.tried) && !c.cfg.Actions.Idle(m.rec.CTID)
 }
 
 // begin makes a check beside the loop.

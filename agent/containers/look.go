@@ -172,7 +172,7 @@ func (c *Containers) observed(id protocol.CTID, info container.Info) {
 	if m == nil {
 		return
 	}
-	m.look = c.looks.Add(1)
+	m.look, m.tried = c.looks.Add(1), false
 	ports{c}.poke() // it may have got a cable
 	if info.Name != "" {
 		c.take(m, info)

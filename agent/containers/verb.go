@@ -44,7 +44,7 @@ func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
 		protocol.KindReset:    verb{Containers: c, prepare: c.toReset, do: (*operation).reset, forgets: true},
 	}
 	all[protocol.KindNetworkCreate], all[protocol.KindNetworkRemove] = networkCreate{networks{c}}, networkRemove{networks{c}}
-	all[protocol.KindVolumeRemove] = removeVolume{c}
+	all[protocol.KindVolumeRemove], all[protocol.KindContainerUpgrade] = removeVolume{c}, upgrade{needs{verb{Containers: c}, "upgrade"}}
 	maps.Copy(all, snapshots(c))
 	return all
 }
@@ -126,6 +126,7 @@ type operation struct {
 	// lease ends, by the boot clock in milliseconds.
 	group string
 	until int64
+	note  string // for people, beside a success
 }
 
 // operation returns that of an action; nil if its container is gone, and the action
@@ -171,6 +172,9 @@ func (c *Containers) run(j *actions.Job, o *operation, s actions.Saga) {
 		o.look(ctx)
 		return func(end *queue.Step) {
 			c.observed(o.rec.CTID, o.seen)
+			if end.Event == protocol.EventSucceed {
+				end.Detail = o.note
+			}
 			end.Container = c.became(o.rec.CTID, end.Change)
 		}
 	}

@@ -220,10 +220,11 @@ type Settings struct {
 	Opening []port.Mapping `json:"opening,omitempty"`
 	// Mounts are its volumes, and what it has of the host's files.
 	Mounts []mount.Mount `json:"mounts,omitempty"`
-	// Paused is the action for which the container is frozen, and RolledBack the last
-	// that has given it the files of a snapshot.
+	// Paused is the action for which the container is frozen, RolledBack the last that has
+	// given it the files of a snapshot, and Upgraded the last that has given it an image.
 	Paused     string `json:"paused,omitzero"`
 	RolledBack string `json:"rolled_back,omitzero"`
+	Upgraded   string `json:"upgraded,omitzero"`
 	// Health is how it is looked at; nil is not at all.
 	Health *contract.Check `json:"health,omitempty"`
 	// Schedules are what its host makes of it by itself; Backed and Snapped are when it

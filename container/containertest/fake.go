@@ -50,6 +50,7 @@ type Fake struct {
 	mu         sync.Mutex
 	containers map[string]*fakeContainer
 	images     map[string]container.Promotion // by reference
+	tags       map[string]int                 // how often another image got a reference
 	watchers   map[*fakeWatcher]bool
 	fault      Fault
 	argv       []string
@@ -67,6 +68,8 @@ type fakeContainer struct {
 	adopted   bool
 	unique    bool
 	epoch     string // of its last start
+	files     fakeFiles
+	beside    *fakeFiles // of an upgrade that has not ended
 }
 
 // fakeWatcher hands events from whoever causes them to the goroutine in Watch.
@@ -92,6 +95,7 @@ func NewFake(kind container.Kind) *Fake {
 		kind:       kind,
 		containers: make(map[string]*fakeContainer),
 		images:     make(map[string]container.Promotion),
+		tags:       make(map[string]int),
 		watchers:   make(map[*fakeWatcher]bool),
 		argv:       []string{"/usr/lib/hostler/fake-supervisor"},
 		pids:       1000,
@@ -393,7 +397,7 @@ func (f *Fake) make(spec container.CreateSpec) error {
 	if !spec.Network.IsZero() {
 		info.Addresses = []netip.Addr{spec.Network.Address.Addr()}
 	}
-	f.containers[spec.Name] = &fakeContainer{info: info, unique: spec.Unique}
+	f.containers[spec.Name] = &fakeContainer{info: info, unique: spec.Unique, files: f.filesOf(spec.Template, "")}
 	return nil
 }
 

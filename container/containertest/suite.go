@@ -58,6 +58,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		"Freeze":            testFreeze,
 		"Log":               testLog,
 		"Snapshot":          testSnapshot,
+		"Upgrade":           testUpgrade,
 		"KilledBehindBack":  testKilledBehindBack,
 		"ExecTarget":        testExecTarget,
 		"ParallelStart":     testParallelStart,

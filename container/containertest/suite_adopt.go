@@ -77,6 +77,13 @@ func testAdopt(t *testing.T, f *fixture) {
 	if _, err := r.Adopt(f.ctx, name, spec.CTID); err != nil {
 		t.Fatal(err)
 	}
+	made := spec
+	made.Name = name
+	if u, ok := f.Runtime.(container.Upgrader); ok {
+		if _, err := u.PrepareUpgrade(f.ctx, f.ofImage(t, made), "1"); !errors.Is(err, container.ErrUnsupported) {
+			t.Errorf("upgraded, although nobody knows how it was made: %v", err)
+		}
+	}
 	if root := f.root(t, name); root != "" {
 		if b, err := os.ReadFile(filepath.Join(root, file)); err != nil || string(b) != "theirs" {
 			t.Errorf("its file is %q, %v", b, err)

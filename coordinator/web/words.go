@@ -192,6 +192,7 @@ func featureTable() []feature {
 		{word: "settings", means: "Labels and limits of containers are changed as settings.", kinds: []string{"container.config"}},
 		{word: "snapshots", means: "Earlier states of containers are kept and brought back.", kinds: []string{"container.snapshot", "container.rollback"}},
 		{word: "tokens", means: "Tokens are made and revoked.", paths: []string{"/v1/tokens"}},
+		{word: "container_upgrades", means: "Containers get other images, and their old ones back.", kinds: []string{"container.upgrade"}},
 		{word: "upgrades", means: "Agents are upgraded by signed packages.", kinds: []string{"host.upgrade"}},
 		{word: "viewers", means: "Certificates that read all topics are made and revoked.", paths: []string{"/v1/viewers"}},
 	}

@@ -81,6 +81,10 @@ const (
 	VolumeMade         Step = "S55" // a volume has its name, by the agent
 	VolumeDoomed       Step = "S56" // a volume has left its name, by the agent
 	ContainerAdopted   Step = "S54" // a foreign container is ours, by the LXC helper or the agent
+	UpgradePrepared    Step = "S57" // what a container becomes is whole beside it, by the LXC helper or the agent
+	FilesExchanged     Step = "S58" // it has the place of the container, or what was there before has it again
+	UpgradeEnded       Step = "S59" // what is not in place is gone
+	FilesWithdrawn     Step = "S60" // of podman: what was in place has left its name, by the agent
 )
 
 // The steps that the coordinator takes, one transaction each where nothing else
@@ -141,6 +145,7 @@ func Steps() []Step {
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
 		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed, SnapshotMade, SnapshotRestored, SnapshotDoomed, BackupKept, ImageMade, ImageForgotten, ContainerAdopted, VolumeMade, VolumeDoomed,
+		UpgradePrepared, FilesExchanged, UpgradeEnded, FilesWithdrawn,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
 		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, AutoRuleSet, WorkloadDecided, FenceStepped, FenceDevicesSet, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,

@@ -356,6 +356,10 @@ func (h *host) destroy(name string) error {
 			return err
 		}
 	}
+	// What an upgrade has left that did not end.
+	if err := removeTree((upgrading{h}).beside(t.record.CTID).path); err != nil {
+		return err
+	}
 	if err := h.erase(name); err != nil {
 		return err
 	}

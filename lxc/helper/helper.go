@@ -122,6 +122,8 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 			return wire.Answer{}, errors.New(op + " without a snapshot")
 		}
 		return wire.Answer{}, shooting{h}.shoot(op, req.Name, *req.Snapshot)
+	case wire.OpUpgrade, wire.OpExchange, wire.OpExchangeBack, wire.OpEndUpgrade:
+		return wire.Answer{}, upgrading{h}.upgrade(op, req)
 	case wire.OpFreeze:
 		return h.seenAfter(req.Name, freezing{h}.freeze(req.Name))
 	case wire.OpUnfreeze:

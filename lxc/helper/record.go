@@ -39,6 +39,8 @@ type record struct {
 	Adopted, Autostart bool `json:",omitzero"`
 	// Mounts are what it has from outside of its root directory.
 	Mounts []container.Mount `json:",omitzero"`
+	// Upgrade is the key of the upgrade that has made it of another image; empty if none has.
+	Upgrade string `json:",omitzero"`
 	// IDs of the host that the container has alone; none of a privileged one.
 	IDs container.IDRange `json:",omitzero"`
 }

@@ -87,8 +87,9 @@ More keys are runtime, class, offline, hostname, command, limits and privileged.
 has one of cmd, tcp and http, and timeout, start and action; off: true takes it away. A
 host name is changed while the container is stopped. What a manifest does not say of a
 container that is there is left as it is, and so is a container that the manifest does
-not name. Where the image, the command, the variables or another fixed setting differ,
-the container must be made anew: then nothing at all is done, and you decide.
+not name. Where the command, the variables or another fixed setting differ, the container must be
+made anew, and where the image differs, be upgraded (hostler ct upgrade): then nothing at
+all is done, and you decide.
 
 With --dry-run only the plan is shown; the exit code is 10 if there is anything to do.`,
 		Example: "  hostler ct apply -f web.yaml --dry-run\n  hostler ct apply -f web.yaml --yes",
@@ -304,7 +305,16 @@ func portsTo(w manifest.Shape, d api.ContainerDetails) (opened, closed []string)
 	return opened, closed
 }
 
-// fixedDiffers lists what can only be changed by making a container anew.
+// remedy is the command after which a manifest can be applied whose fixed settings differ.
+func (p *planned) remedy() string {
+	if image, ok := strings.CutPrefix(p.Details[0], "image="); ok && len(p.Details) == 1 {
+		return "hostler ct upgrade " + p.where() + " " + image + "    # keeps its volumes and settings"
+	}
+	return "hostler ct rm " + p.where() + "    # destroys what is in it"
+}
+
+// fixedDiffers lists what can only be changed by making a container anew, or of its image
+// by an upgrade.
 func fixedDiffers(w manifest.Shape, d api.ContainerDetails) []string {
 	differs := []string{}
 	for _, s := range []struct{ key, want, has string }{
@@ -393,6 +403,7 @@ func changesTo(w manifest.Shape, d api.ContainerDetails) ([]string, error) {
 // apply does what a plan says.
 func (a *commands) apply(ctx context.Context, r *conn.Remote, v *show.View, plan []planned, yes bool) error {
 	var anew []string
+	next := ""
 	todo, steps := 0, 0
 	for _, p := range plan {
 		line := p.where() + ": " + p.Plan
@@ -403,6 +414,7 @@ func (a *commands) apply(ctx context.Context, r *conn.Remote, v *show.View, plan
 		switch {
 		case p.Plan == planRecreate:
 			anew = append(anew, p.where())
+			next = cmp.Or(next, p.remedy())
 		case len(p.todo) > 0:
 			todo++
 			steps = max(steps, len(p.todo))
@@ -411,7 +423,7 @@ func (a *commands) apply(ctx context.Context, r *conn.Remote, v *show.View, plan
 	if len(anew) > 0 {
 		return &term.Failure{
 			Code: term.ExitFailed, What: "cannot apply the manifest; nothing was changed", Why: "fixed settings differ of " + strings.Join(anew, ", "),
-			Next: "hostler ct rm " + anew[0] + "    # destroys what is in it; then apply again",
+			Next: next + "; then apply again",
 		}
 	}
 	if todo == 0 {

@@ -28,7 +28,7 @@ func Command(b *batch.Batcher, more ...*cobra.Command) *cobra.Command {
 	a := &commands{b}
 	ct := term.Group("ct", "Containers", a.ctListCommand(), a.ctShowCommand(), a.ctCreateCommand(),
 		a.ctStartCommand(), a.ctStopCommand(), a.ctRestartCommand(),
-		a.ctLogsCommand(), a.ctExitsCommand(), a.ctLimitCommand(), a.ctConfigCommand(), a.ctApplyCommand(), a.ctSetCommand(), a.ctExplainCommand(), a.ctFreezeCommand(), a.ctUnfreezeCommand(), a.ctRenameCommand(), cloneCommand(a), adoptCommand(a), a.ctResetCommand(), a.ctRemoveCommand())
+		a.ctLogsCommand(), a.ctExitsCommand(), a.ctLimitCommand(), a.ctConfigCommand(), a.ctApplyCommand(), a.ctSetCommand(), a.ctExplainCommand(), a.ctFreezeCommand(), a.ctUnfreezeCommand(), a.ctRenameCommand(), cloneCommand(a), adoptCommand(a), upgradeCommand(a), a.ctResetCommand(), a.ctRemoveCommand())
 	ct.AddCommand(more...)
 	return ct
 }

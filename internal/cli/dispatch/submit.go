@@ -65,7 +65,11 @@ func (a *Dispatcher) Do(ctx context.Context, r *conn.Remote, c *Change, name con
 	if err := Ended(what, final); err != nil {
 		return err
 	}
-	a.Say("%s is %s.", name, done)
+	if final.Detail != "" { // such as that nothing had to be done
+		a.Say("%s: %s.", name, term.Printable(final.Detail))
+	} else {
+		a.Say("%s is %s.", name, done)
+	}
 	if word := c.View.Format.Word; word != "table" && word != "wide" {
 		return show.Print(a.UI, c.View, ActionNoun(), []api.Action{final})
 	}

@@ -28,7 +28,7 @@ import (
 //	6 (2026-11): clone, rehost
 //	7 (2026-11): limits that are in force before the first process
 //	8 (2026-11): adopt, disown
-//	9 (2026-11): unique containers, which are started on terms
+//	9 (2026-11): unique containers, which are started on terms; upgrade, exchange, exchangeback, endupgrade
 const Version = 9
 
 // SnapshotDir is where the snapshots of a container are, in its directory.
@@ -61,6 +61,11 @@ const (
 	OpRollback     = "rollback"
 	OpDropSnapshot = "dropsnapshot"
 
+	OpUpgrade      = "upgrade"
+	OpExchange     = "exchange"
+	OpExchangeBack = "exchangeback"
+	OpEndUpgrade   = "endupgrade"
+
 	OpSupervise = "supervise"
 )
 
@@ -85,15 +90,16 @@ type Request struct {
 	Terms container.Terms `json:",omitzero"`
 	// Grace of stop.
 	Grace time.Duration `json:",omitzero"`
-	// To is the new name of rename or rehost, and CTID the container that is meant, or the
-	// id that adopt gives to one.
+	// To is the new name of rename or rehost, or the key of an upgrade, and CTID the
+	// container that is meant, or the id that adopt gives to one.
 	To   string         `json:",omitzero"`
 	CTID container.CTID `json:",omitzero"`
 	// Snapshot is the one that is made, restored or removed.
 	Snapshot *container.Snapshot `json:",omitzero"`
 	// Repair has debris remove what it finds.
 	Repair bool `json:",omitzero"`
-	// Create is what create makes, or clone of the container Name.
+	// Create is what create makes, or clone of the container Name, or what upgrade makes of
+	// it.
 	Create *container.CreateSpec `json:",omitzero"`
 	// Image is what it makes it from; nil if that is a template.
 	Image *container.Image `json:",omitzero"`
