@@ -155,8 +155,9 @@ type Holder struct {
 	// Unsure tells that another coordinator, which was taken out of the ring, may still
 	// grant it leases: it has not confirmed the new ring.
 	Unsure bool
-	// Maintenance tells that nothing is decided about the host.
-	Maintenance bool
+	// Maintenance tells that nothing is decided about the host, and Blocked that nothing is
+	// about the workload: see [Resolve].
+	Maintenance, Blocked bool
 	// Quiet says of a signed, current lease whether the workload is not running there:
 	// it is not among what the host holds, or is named as stopped, in a lease that was
 	// sent after the host could know that nothing is granted any more.
@@ -193,7 +194,7 @@ func (v View) lost(h Holder) bool {
 // Decide moves one workload. changed tells that it is to be stored, before any grant or
 // order follows from it.
 func Decide(w Workload, h Holder, v View) (_ Workload, changed bool) {
-	if h.Maintenance || v.Settling() {
+	if h.Maintenance || h.Blocked || v.Settling() {
 		return w, false
 	}
 	switch w.Phase {
