@@ -27,6 +27,8 @@ type Config struct {
 	Timing unique.Timing
 	// Min is the least self-fence by which the end of a lease is believed.
 	Min unique.SelfFence
+	// Copies is what becomes of a workload that runs where it may not.
+	Copies unique.Copies
 	// Term is that of this process.
 	Term protocol.Term
 	// Propose asks for an action in the coordinator's own name.
@@ -51,6 +53,10 @@ type Room struct {
 	mu    sync.Mutex
 	all   map[protocol.CTID]*workload
 	hosts map[protocol.HostID]*holder
+	// copies are the workloads that hosts tell they run although they may not, with those of
+	// the hosts that may, and resolved is what follows from them.
+	copies   map[copyKey]*found
+	resolved map[protocol.CTID]unique.Resolved
 	// changed tells that something that placement asks of may be otherwise than when
 	// placement was asked last, at the boot clock of placedMS.
 	changed  bool
@@ -75,6 +81,10 @@ type holder struct {
 	heardMS int64 // boot clock
 	shown
 	there bool // it was heard, and is not missed for long
+	// runs are the containers that run by its newest inventory, and epochs those under
+	// which its newest lease tells that workloads run which other hosts hold.
+	runs   map[protocol.CTID]bool
+	epochs map[protocol.CTID]protocol.Epoch
 
 	availability core.Availability
 }
@@ -99,6 +109,9 @@ func (r *Room) Load(tx core.Tx) error {
 	return core.EachHost(tx, func(h core.Host) error {
 		if h.Availability.State != core.Open {
 			r.host(h.ID).availability = h.Availability
+		}
+		if runs := runsOf(h.Inventory.Containers); runs != nil {
+			r.host(h.ID).runs = runs
 		}
 		return nil
 	})
@@ -137,6 +150,15 @@ func (r *Room) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.S
 	for _, x := range lease.Held {
 		if names[x.CTID] = true; x.Running {
 			runs[x.CTID] = x.Epoch
+		}
+	}
+	h.epochs = nil
+	for id, e := range runs {
+		if w := r.all[id]; w != nil && w.Host != host {
+			if h.epochs == nil {
+				h.epochs = make(map[protocol.CTID]protocol.Epoch)
+			}
+			h.epochs[id] = e
 		}
 	}
 	held = []protocol.LeaseHeld{}
@@ -238,6 +260,8 @@ type Status struct {
 	// it has ended or no host holds it.
 	LeftMS int64
 	Fence  unique.SelfFence
+	// Copies says where else it runs, and what becomes of that.
+	Copies []string
 }
 
 // List returns all workloads, by name.
@@ -248,6 +272,7 @@ func (r *Room) List() []Status {
 	var all []Status
 	for _, w := range r.all {
 		s := Status{Workload: w.Workload}
+		_, s.Copies = finder{r}.strays(w)
 		if h := r.hosts[w.Host]; h != nil && w.Phase == unique.Held {
 			s.Fence = h.Fence
 			if h.heardMS > 0 {
@@ -278,12 +303,15 @@ func (r *Room) Tick(ctx context.Context) {
 	if err := r.endMaintenance(ctx); err != nil && ctx.Err() == nil {
 		r.base.Log.ErrorContext(ctx, "cannot end the maintenance of a host; it is tried again", "err", err)
 	}
+	if err := (finder{r}).discover(ctx); err != nil && ctx.Err() == nil {
+		r.base.Log.ErrorContext(ctx, "cannot stop copies of unique workloads; it is tried again", "err", err)
+	}
 	for _, id := range idsOf(r) {
 		if err := r.decide(ctx, id); err != nil && ctx.Err() == nil {
 			r.base.Log.ErrorContext(ctx, "cannot decide about a unique workload; it is tried again", "container", id.String(), "err", err)
 		}
 	}
-	if err := r.place(ctx); err != nil && ctx.Err() == nil {
+	if err := (placer{r}).place(ctx); err != nil && ctx.Err() == nil {
 		r.base.Log.ErrorContext(ctx, "cannot place unique workloads; it is tried again", "err", err)
 	}
 }
