@@ -307,3 +307,19 @@ func (w Workload) Anywhere() (ok bool, why string) {
 // Vanished reports whether so many of the hosts that were there went within one window
 // that our own side is to be suspected: half of them, and three at least.
 func Vanished(there, gone int) bool { return gone >= 3 && 2*gone >= there }
+
+// Suspicion remembers that our own side was suspected. The zero value is that it never was.
+type Suspicion struct {
+	ever bool
+	atMS int64
+}
+
+// Ours reports whether our own side is to be suspected: since so many hosts went at once,
+// and for one takeover time after the last moment at which that was so. Hosts come back one
+// by one, and those that have not yet are not lost.
+func (s *Suspicion) Ours(v View, there, gone int) bool {
+	if Vanished(there, gone) {
+		s.ever, s.atMS = true, v.NowMS
+	}
+	return s.ever && v.NowMS-s.atMS < v.Timing.Takeover().Milliseconds()
+}

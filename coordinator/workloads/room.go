@@ -57,6 +57,7 @@ type Room struct {
 	// the hosts that may, and resolved is what follows from them.
 	copies   map[copyKey]*found
 	resolved map[protocol.CTID]unique.Resolved
+	side     unique.Suspicion
 	// changed tells that something that placement asks of may be otherwise than when
 	// placement was asked last, at the boot clock of placedMS.
 	changed  bool
@@ -80,7 +81,7 @@ type workload struct {
 type holder struct {
 	heardMS int64 // boot clock
 	shown
-	there bool // it was heard, and is not missed for long
+	there bool // it was heard, or holds a workload since the start, and is not missed for long
 	// runs are the containers that run by its newest inventory, and epochs those under
 	// which its newest lease tells that workloads run which other hosts hold.
 	runs   map[protocol.CTID]bool
@@ -99,6 +100,9 @@ func (r *Room) Load(tx core.Tx) error {
 	all, err := tx.Workloads.List()
 	for _, w := range all {
 		r.all[w.CTID] = &workload{Workload: w}
+		if w.Phase != unique.Free { // it is missed if it is not heard
+			r.host(w.Host).there = true
+		}
 	}
 	if err != nil {
 		return err
@@ -415,19 +419,26 @@ func (r *Room) store(ctx context.Context, w *workload, verb string, change func(
 func (r *Room) ourSide(v unique.View) bool {
 	there, gone := 0, 0
 	ttl := v.Timing.TTL.Milliseconds()
+	var long []*holder // one by one: what is gone for long no window counts
 	for _, h := range r.hosts {
 		if !h.there {
 			continue
 		}
 		there++
-		if v.NowMS-h.heardMS >= ttl*2/3 {
+		silent := v.NowMS - max(h.heardMS, v.StartedMS)
+		if silent >= ttl*2/3 {
 			gone++
 		}
-		if v.NowMS-h.heardMS >= 4*ttl { // it is gone for long: one by one, no window counts it
+		if silent >= 4*ttl {
+			long = append(long, h)
+		}
+	}
+	if gone < there { // where nothing is heard, our own side stays suspected
+		for _, h := range long {
 			h.there = false
 		}
 	}
-	return unique.Vanished(there, gone)
+	return r.side.Ours(v, there, gone)
 }
 
 // maxHistory is how many of its newest steps are kept of a workload.

@@ -512,3 +512,43 @@ func TestRestartAsksNothingTwice(t *testing.T) {
 		t.Errorf("it was asked of %v again", got)
 	}
 }
+
+// TestOurSideIsSuspectedForLong: where no host is heard our own side stays suspected, after a
+// restart, too, and until hosts have had the time to come back.
+func TestOurSideIsSuspectedForLong(t *testing.T) {
+	s := newStage(t)
+	hosts := []protocol.HostID{"a", "b", "c"}
+	s.Greeted("c", &protocol.Hello{SelfFence: "guard"})
+	for i, h := range hosts {
+		s.request(h, sized(fmt.Sprint("w", i), byte(20+i)), "ann")
+		s.renew(h, protocol.Seq{})
+	}
+	suspected := func(want bool, when string) {
+		t.Helper()
+		if _, why := s.OurSide(); (why != "") != want {
+			t.Errorf("%s: %q", when, why)
+		}
+	}
+	suspected(false, "all are heard")
+	s.later(20 * time.Minute)
+	suspected(true, "none is heard for long")
+	s.begin(2)
+	s.later(20 * time.Minute)
+	suspected(true, "none was heard since the restart")
+	for _, w := range s.List() {
+		if w.Phase != unique.Held {
+			t.Errorf("%+v", w)
+		}
+	}
+	s.away["b"], s.away["c"] = true, true
+	for range 2 {
+		s.renew("a", protocol.Seq{})
+		s.later(50 * time.Second)
+	}
+	suspected(true, "one is back, and the others are not yet")
+	for range 12 {
+		s.renew("a", protocol.Seq{})
+		s.later(50 * time.Second)
+	}
+	suspected(false, "the others are gone for long")
+}
