@@ -127,7 +127,7 @@ var allowed = []allowance{
 	{"fence", []string{"protocol"}, effects, "what is switched off, in which order, and when: decided alike by coordinator, simulator and tests"},
 	{"fence/agents", []string{"fence"}, []string{"net/...", "database/sql/...", "log/..."}, "owns the programs of fence-agents: it runs them, and decides nothing"},
 	{"placement", nil, effects, "where workloads go: hosts and workloads in, a plan out"},
-	{"sim", []string{"placement", "protocol", "unique"}, effects, "plays the code that decides on virtual time"},
+	{"sim", []string{"fence", "placement", "protocol", "unique"}, effects, "plays the code that decides on virtual time"},
 	{"coordinator/fencing", []string{"coordinator/core", "fence", "fence/agents", "internal/failpoint", "internal/warnings", "protocol/...", "golang.org/x/sync/..."}, []string{"os/...", "net/...", "database/sql/..."}, "a room of the coordinator: fence devices, and the fences that are carried out; programs are run by an adapter that is handed to it"},
 	{"coordinator/workloads", []string{"fence", "coordinator/core", "internal/failpoint", "internal/warnings", "placement", "protocol/...", "unique"}, []string{"os/...", "net/...", "database/sql/..."}, "a room of the coordinator: which host holds a unique workload, and where it goes"},
 	{"agent/fsck", []string{"agent/queue", "container", "protocol", "runner", "runner/rundir", "runner/supervise"}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "what is left of runs and of containers; the container technologies say of theirs what is debris"},
