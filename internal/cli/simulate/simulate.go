@@ -78,6 +78,9 @@ func report(out io.Writer, w sim.World, r sim.Report) error {
 	}
 	if len(r.Violations) == 0 {
 		fmt.Fprintln(out, "never two copies at one time, and never a lower epoch after a higher one")
+		if r.Fences > 0 {
+			fmt.Fprintln(out, "never a fence of a host that was back or was fenced already, nor while our own side had failed")
+		}
 		return nil
 	}
 	for _, v := range r.Violations {
