@@ -16,5 +16,6 @@ type Lease struct {
 	Data      string    `json:"data" enum:"none,shared,local" doc:"Where its data are. What has local data is never started on another host"`
 	Keeps     bool      `json:"keeps,omitempty" doc:"It goes on without a lease: only a fence device or a person lets it start elsewhere"`
 	Banned    []string  `json:"banned,omitempty" doc:"Hosts on which it did not start"`
+	Copies    []string  `json:"copies,omitempty" doc:"Hosts that run it although they may not, and what becomes of that"`
 	ChangedAt time.Time `json:"changed_at" doc:"Since when it stands so"`
 }

@@ -9,6 +9,7 @@ type Wishes struct {
 	Avoid    []string `json:"avoid,omitempty" example:"[\"rack=7\"]" doc:"Labels of hosts that it had better not be on, in the same form"`
 	Near     []string `json:"near,omitempty" example:"[\"cache\"]" doc:"Unique containers that must be on its host, or had better be with a score behind a colon"`
 	Apart    []string `json:"apart,omitempty" example:"[\"db-replica:50\"]" doc:"Unique containers that must not be on its host, or had better not be with a score behind a colon"`
+	Discover []string `json:"discover,omitempty" example:"[\"never:rack=7\"]" doc:"Of which hosts it counts that they run a copy of it, each always, exclusive or never, a colon, and LABEL=VALUE or host=NAME. exclusive: it may be on these hosts alone, and they alone count. Where several fit, exclusive comes before never, and never before always. A host that none fits counts, unless some are exclusive"`
 	Priority int      `json:"priority,omitempty" example:"10" doc:"Where there is no room for all, those with a higher priority run"`
 }
 

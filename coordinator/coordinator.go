@@ -59,6 +59,8 @@ type Leases struct {
 	// MinSelfFence is the least self-fence by which the end of a lease is believed.
 	// Default: guard.
 	MinSelfFence unique.SelfFence
+	// Copies is what becomes of one that runs where it may not. Default: stop_stale.
+	Copies unique.Copies
 	// Placing is how they are placed. Default: [workloads.DefaultPlacing].
 	Placing workloads.Placing
 }
@@ -165,6 +167,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("coordinator: %w", err)
 	}
 	c.MinSelfFence = cmp.Or(c.MinSelfFence, unique.FenceGuard)
+	c.Copies = cmp.Or(c.Copies, unique.StopStale)
 	if c.FencePolicy == (fence.Policy{}) {
 		c.FencePolicy = fence.DefaultPolicy()
 	}
@@ -253,7 +256,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.approvals = actions.NewApprovals(c.base)
 	c.rules = policies.New(c.base, cfg.Policies)
 	c.workloads = workloads.New(c.base, workloads.Config{
-		Timing: cfg.Lease, Min: cfg.MinSelfFence, Term: term, Placing: cfg.Placing,
+		Timing: cfg.Lease, Min: cfg.MinSelfFence, Copies: cfg.Copies, Term: term, Placing: cfg.Placing,
 		Propose: func(ctx context.Context, host protocol.HostID, spec []byte) (core.Action, error) {
 			return c.actions.ProposeSelf(ctx, host, spec)
 		},
@@ -268,7 +271,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.actions = actions.New(c.base, actions.Config{
 		Workloads: c.workloads, Approvals: c.approvals, Dispatch: c.hosts, Payloads: c.relay.Payloads, Policies: c.rules, Forgotten: c.journal.Forgotten,
 	})
-	c.alerts = alerting.New(c.base, c.hosts, cfg.Notices, c.fencing.Concerns)
+	c.alerts = alerting.New(c.base, c.hosts, cfg.Notices, c.concerns)
 	c.explain = explain.New(c.base, c.hosts, c.approvals)
 	c.members = members.New(c.base, members.Config{
 		Rings: cfg.Rings.Rings, HostKeys: cfg.HostKeys, Authority: cfg.Authority, Links: c.hosts, Others: othersOf{c},

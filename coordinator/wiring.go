@@ -40,3 +40,13 @@ func (f fencingOf) Closed(host protocol.HostID) string { return f.c.fencing.Clos
 
 // Off implements [workloads.Fencing].
 func (f fencingOf) Off(host protocol.HostID) (device, person bool) { return f.c.fencing.Off(host) }
+
+// concerns are the alerts about hosts that the rooms of unique workloads and of fencing
+// raise.
+func (c *Coordinator) concerns() map[protocol.HostID][]protocol.AlertInfo {
+	all := c.fencing.Concerns()
+	for host, more := range c.workloads.Concerns() {
+		all[host] = append(all[host], more...)
+	}
+	return all
+}

@@ -104,6 +104,10 @@ type Workload struct {
 	Near  []Near
 	// Banned are hosts on which it failed too often.
 	Banned []string
+	// Only are the hosts that it may be on, those that fit one of these; empty: all.
+	Only []Rule
+	// Waits says why no host may take it now; empty if one may.
+	Waits string
 }
 
 // Strategy says which of the hosts that are equally good is taken.
@@ -338,8 +342,13 @@ func (p *plan) forbidden(w *item, n *node) string {
 	if n.Closed != "" && (n.Name != w.On || n.Empties) {
 		return n.Closed
 	}
-	if slices.Contains(w.Banned, n.Name) {
+	switch {
+	case w.Waits != "":
+		return w.Waits
+	case slices.Contains(w.Banned, n.Name):
 		return "it failed there too often"
+	case len(w.Only) > 0 && !slices.ContainsFunc(w.Only, func(r Rule) bool { return r.fits(n.Host) }):
+		return "its discovery is exclusive to " + w.Only[0].String()
 	}
 	for _, r := range w.Rules {
 		switch fits := r.fits(n.Host); {

@@ -12,6 +12,8 @@ type Wants struct {
 	// Near names other workloads by the names that people give them.
 	Near     []Near `json:"near,omitempty"`
 	Priority int    `json:"priority,omitzero"`
+	// Discovery says of which hosts it counts what they tell of the workload.
+	Discovery []Discovery `json:"discovery,omitempty"`
 }
 
 // MaxWishes bounds the rules of one workload, and its wishes about other workloads.
@@ -21,12 +23,14 @@ const MaxWishes = 32
 const Liking = 100
 
 // Any reports whether there is a wish at all.
-func (w *Wants) Any() bool { return len(w.Rules) > 0 || len(w.Near) > 0 || w.Priority != 0 }
+func (w *Wants) Any() bool {
+	return len(w.Rules) > 0 || len(w.Near) > 0 || len(w.Discovery) > 0 || w.Priority != 0
+}
 
 // Check refuses more wishes than there may be, and scores out of range.
 func (w *Wants) Check() error {
 	switch {
-	case len(w.Rules) > MaxWishes || len(w.Near) > MaxWishes:
+	case len(w.Rules) > MaxWishes || len(w.Near) > MaxWishes || len(w.Discovery) > MaxWishes:
 		return fmt.Errorf("there are more than %d wishes about hosts or other workloads", MaxWishes)
 	case w.Priority < -Infinity || w.Priority > Infinity:
 		return fmt.Errorf("priority %d is out of range: use %d to %d", w.Priority, -Infinity, Infinity)
@@ -42,6 +46,14 @@ func (w *Wants) Check() error {
 	for _, n := range w.Near {
 		if n.Workload == "" || n.Score == 0 || n.Score < -Infinity || n.Score > Infinity {
 			return fmt.Errorf("wish to be near %.60q with score %d: name a workload, and a score of %d to %d that is not 0", n.Workload, n.Score, -Infinity, Infinity)
+		}
+	}
+	for _, d := range w.Discovery {
+		if d.Host == "" && len(d.Labels) == 0 {
+			return fmt.Errorf("a rule of discovery names no host and no label")
+		}
+		if !d.Mode.known() {
+			return fmt.Errorf("discovery %.40q: use always, exclusive or never", string(d.Mode))
 		}
 	}
 	return nil

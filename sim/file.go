@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/unique"
 )
@@ -26,15 +27,17 @@ const (
 //	lease [ttl=90s] [kill=15s] [drift=10] [margin=10s] [takeover=2m]
 //	network [loss=5%] [latency=200ms]
 //	seed N
-//	host NAME [cpu=400%] [memory=8GiB] [fence=none|guard|watchdog] [drift=5] [latency=1s] [pausable]
+//	host NAME [cpu=400%] [memory=8GiB] [fence=none|guard|watchdog] [drift=5] [latency=1s] [pausable] [pinned]
 //	workload NAME [on=HOST] [cpu=100%] [memory=1GiB] [priority=N] [data=none|shared|local] [keep]
-//	at TIME FAULT [HOST] [for TIME]
+//	fence [first=auto|lease|device] [action=reboot|off] [grace=10s] [per-hour=3] [reconnect=30s] [unfence=auto|manual] [witness]
+//	device NAME hosts=HOST,HOST [level=1] [tries=2] [try=60s] [delay=0s] [no-status]
+//	at TIME FAULT [HOST|DEVICE] [for TIME]
 //	until TIME
 //
 // Drift is in thousandths of the clock's rate; that of a host may be negative. An error
 // names the line and what would be right.
 func Parse(r io.Reader) (World, error) {
-	w := World{Seed: 1, Timing: unique.Default(), Min: unique.FenceGuard, Latency: 50 * time.Millisecond}
+	w := World{Seed: 1, Timing: unique.Default(), Min: unique.FenceGuard, Latency: 50 * time.Millisecond, Fencing: fence.DefaultPolicy()}
 	lines := bufio.NewScanner(io.LimitReader(r, maxFile+1))
 	number, size := 0, 0
 	for lines.Scan() {
@@ -90,9 +93,27 @@ func (w *World) line(word string, rest []string) (err error) {
 		}
 		err = options(rest, map[string]func(string) error{
 			"cpu": into(&h.Has.CPU, percent), "memory": into(&h.Has.Memory, bytes), "drift": into(&h.DriftPermille, whole), "latency": into(&h.Latency, moment),
-			"fence": into(&h.Fence, oneOf(unique.FenceNone, unique.FenceGuard, unique.FenceWatchdog)), "pausable": alone(&h.Pausable),
+			"fence": into(&h.Fence, oneOf(unique.FenceNone, unique.FenceGuard, unique.FenceWatchdog)), "pausable": alone(&h.Pausable), "pinned": alone(&h.Pinned),
 		})
 		w.Hosts = append(w.Hosts, h)
+		return err
+	case "fence":
+		return options(rest, map[string]func(string) error{
+			"first":  into(&w.Fencing.Order, oneOf(fence.Auto, fence.LeaseFirst, fence.DeviceFirst)),
+			"action": into(&w.Fencing.Action, oneOf(fence.ActionReboot, fence.ActionOff)),
+			"grace":  into(&w.Fencing.Grace, moment), "reconnect": into(&w.Fencing.Reconnect, moment), "per-hour": into(&w.Fencing.PerHour, small),
+			"unfence": into(&w.Fencing.Unfence, oneOf("auto", "manual")), "witness": alone(&w.Witness),
+		})
+	case "device":
+		d := Device{Level: 1, Tries: fence.DefaultTries, Try: fence.DefaultTry}
+		if d.Name, rest, err = name(word, rest); err != nil {
+			return err
+		}
+		err = options(rest, map[string]func(string) error{
+			"hosts": into(&d.Hosts, func(s string) ([]string, error) { return strings.Split(s, ","), nil }), "level": into(&d.Level, small), "tries": into(&d.Tries, small),
+			"try": into(&d.Try, moment), "delay": into(&d.Delay, moment), "no-status": alone(&d.NoStatus),
+		})
+		w.Devices = append(w.Devices, d)
 		return err
 	case "workload":
 		var x Workload
@@ -101,22 +122,23 @@ func (w *World) line(word string, rest []string) (err error) {
 		}
 		err = options(rest, map[string]func(string) error{
 			"on": into(&x.On, func(s string) (string, error) { return s, nil }), "cpu": into(&x.Size.CPU, percent), "memory": into(&x.Size.Memory, bytes),
-			"priority": into(&x.Priority, func(s string) (int, error) { n, err := whole(s); return int(n), err }),
+			"priority": into(&x.Priority, small),
 			"data":     into(&x.Data, oneOf(unique.DataNone, unique.DataShared, unique.DataLocal)), "keep": alone(&x.Keeps),
 		})
 		w.Workloads = append(w.Workloads, x)
 		return err
 	}
-	return fmt.Errorf("%.40q begins no line: use lease, network, seed, host, workload, at or until", word)
+	return fmt.Errorf("%.40q begins no line: use lease, network, seed, host, workload, fence, device, at or until", word)
 }
 
-// faults are the kinds, with whether they have a host.
+// faults are the kinds, with whether they have a host or a device.
 var faults = []struct {
 	kind FaultKind
 	host bool
 }{
 	{Cut, true}, {PowerOff, true}, {StopAgent, true}, {KillAgent, true}, {Pause, true}, {Unkillable, true}, {OldDisk, true}, {Drain, true}, {Maintenance, true},
 	{Restart, false}, {CutAll, false},
+	{DeviceHangs, true}, {DeviceLies, true}, {DeviceMixed, true},
 }
 
 // fault reads TIME FAULT [HOST] [for TIME].
@@ -145,7 +167,7 @@ func (w *World) fault(rest []string) (err error) {
 	rest = rest[2:]
 	if faults[i].host {
 		if len(rest) == 0 {
-			return fmt.Errorf("%s: of which host?", f.Kind)
+			return fmt.Errorf("%s: of which host or device?", f.Kind)
 		}
 		f.Host, rest = rest[0], rest[1:]
 	}
@@ -188,12 +210,48 @@ func (w *World) check() error {
 		}
 		names[x.Name] = true
 	}
+	devices, err := w.checkDevices(known)
+	if err != nil {
+		return err
+	}
 	for _, f := range w.Faults {
-		if f.Host != "" && !known[f.Host] {
+		switch device := slices.Contains([]FaultKind{DeviceHangs, DeviceLies, DeviceMixed}, f.Kind); {
+		case device && !devices[f.Host]:
+			return fmt.Errorf("there is no device %q", f.Host)
+		case !device && f.Host != "" && !known[f.Host]:
 			return fmt.Errorf("there is no host %q", f.Host)
 		}
 	}
 	return nil
+}
+
+// checkDevices holds the devices to what the coordinator would accept of them.
+func (w *World) checkDevices(hosts map[string]bool) (known map[string]bool, err error) {
+	known = make(map[string]bool)
+	if len(w.Devices) > fence.MaxDevices {
+		return nil, fmt.Errorf("%d devices: want %d at most", len(w.Devices), fence.MaxDevices)
+	}
+	if len(w.Devices) > 0 {
+		if err := w.Fencing.Check(); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range w.Devices {
+		if known[d.Name] {
+			return nil, fmt.Errorf("device %s stands there twice", d.Name)
+		}
+		known[d.Name] = true
+		for _, h := range d.Hosts {
+			if !hosts[h] {
+				return nil, fmt.Errorf("device %s: there is no host %q", d.Name, h)
+			}
+		}
+		x := newDevice(nil, d).known
+		if err := x.Check(); err != nil {
+			return nil, fmt.Errorf("device %s: %w", d.Name, err)
+		}
+	}
+	return known, nil
 }
 
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -261,6 +319,12 @@ func whole(s string) (int64, error) {
 		return 0, fmt.Errorf("%.40q is no whole number", s)
 	}
 	return n, nil
+}
+
+// small reads a whole number.
+func small(s string) (int, error) {
+	n, err := whole(s)
+	return int(n), err
 }
 
 // share reads a percentage, in thousandths.

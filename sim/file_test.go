@@ -50,27 +50,34 @@ func TestFiles(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	const good = "host a\nuntil 1m\n"
 	for text, want := range map[string]string{
-		"":                                      "0 hosts",
-		"host a\n":                              "until",
-		good + "hots b\n":                       `line 3: "hots" begins no line`,
-		good + "host B\n":                       "line 3: host: want a name",
-		good + "host a\n":                       "host a stands there twice",
-		good + "host b cpu=4\n":                 "100% is one processor",
-		good + "host b memory=8\n":              "512MiB or 8GiB",
-		good + "host b fence=yes\n":             "none of [none guard watchdog]",
-		good + "host b drift=11\n":              "no lease is safe beyond 10",
-		good + "host b pausable=1\n":            "takes no value",
-		good + "workload w on=b\n":              `its host "b" does not`,
-		good + "at 1m explode a\n":              `"explode" is no fault: use cut, power-off`,
-		good + "at 1m cut\n":                    "of which host?",
-		good + "at 1m cut b\n":                  `there is no host "b"`,
-		good + "at 1m cut a 5m\n":               "for 5m",
-		good + "at -1m cut a\n":                 `"-1m" is no time`,
-		good + "until 1000h\n":                  "is not between 0 and",
-		good + "network loss=50%\n":             "is not between 0% and 40%",
-		good + "lease ttl=90s takeover=90s\n":   "use at least 1m58s",
-		good + "seed x\n":                       `seed: "x" is no number`,
-		good + strings.Repeat("#\n", maxFile/2): "larger than",
+		"":                                               "0 hosts",
+		"host a\n":                                       "until",
+		good + "hots b\n":                                `line 3: "hots" begins no line`,
+		good + "host B\n":                                "line 3: host: want a name",
+		good + "host a\n":                                "host a stands there twice",
+		good + "host b cpu=4\n":                          "100% is one processor",
+		good + "host b memory=8\n":                       "512MiB or 8GiB",
+		good + "host b fence=yes\n":                      "none of [none guard watchdog]",
+		good + "host b drift=11\n":                       "no lease is safe beyond 10",
+		good + "host b pausable=1\n":                     "takes no value",
+		good + "workload w on=b\n":                       `its host "b" does not`,
+		good + "at 1m explode a\n":                       `"explode" is no fault: use cut, power-off`,
+		good + "at 1m cut\n":                             "of which host or device?",
+		good + "at 1m cut b\n":                           `there is no host "b"`,
+		good + "at 1m cut a 5m\n":                        "for 5m",
+		good + "at -1m cut a\n":                          `"-1m" is no time`,
+		good + "until 1000h\n":                           "is not between 0 and",
+		good + "network loss=50%\n":                      "is not between 0% and 40%",
+		good + "lease ttl=90s takeover=90s\n":            "use at least 1m58s",
+		good + "device d\n":                              "device d: a device is for 1 to",
+		good + "device d hosts=b\n":                      `device d: there is no host "b"`,
+		good + "device d hosts=a level=10\n":             "level 10 is not between 1 and 9",
+		good + "device d hosts=a\ndevice d hosts=a\n":    "device d stands there twice",
+		good + "fence first=person\n":                    "none of [auto lease device]",
+		good + "fence grace=2h\ndevice d hosts=a\n":      "fence.grace_seconds",
+		good + "device d hosts=a\nat 1m device-lies a\n": `there is no device "a"`,
+		good + "seed x\n":                                `seed: "x" is no number`,
+		good + strings.Repeat("#\n", maxFile/2):          "larger than",
 	} {
 		if _, err := Parse(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v, want %q", text, err, want)
@@ -85,6 +92,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(string(text))
+	f.Add("host a\nhost b\nworkload w on=a keep\ndevice d hosts=a,b\nat 1m pause a for 4m\nat 1m device-hangs d for 1m\nuntil 9m\n")
 	f.Add("host a drift=-9 latency=3s pausable\nworkload w keep\nat 1s pause a for 1m\nuntil 2m\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		w, err := Parse(strings.NewReader(text))

@@ -28,7 +28,12 @@ type head struct {
 	quiet   map[*host]map[string]bool // workloads of which a lease has shown that they do not run
 	gone    map[*host]bool
 	lastWhy map[string]string
+	side    unique.Suspicion
 	drained map[*host]bool
+	told    map[*host]map[string]bool // what each host has told that it holds: whether that runs
+	shut    map[string]int64          // since when a workload is withheld
+
+	fencer *fencer
 }
 
 func newHead(p *play) *head {
@@ -45,6 +50,7 @@ func newHead(p *play) *head {
 		}
 		h.all = append(h.all, x)
 	}
+	h.fencer = newFencer(h)
 	slices.SortFunc(h.all, func(a, b *unique.Workload) int { return compare(a.Name, b.Name) })
 	return h
 }
@@ -69,6 +75,9 @@ func (h *head) start() {
 	h.heardMS, h.fence = make(map[*host]int64), make(map[*host]unique.SelfFence)
 	h.named, h.quiet = make(map[*host]map[string]int), make(map[*host]map[string]bool)
 	h.gone, h.lastWhy = make(map[*host]bool), make(map[string]string)
+	h.told, h.shut = make(map[*host]map[string]bool), make(map[string]int64)
+	h.watch.started, h.side = h.now, unique.Suspicion{}
+	h.fencer.restart()
 	if h.term == 1 {
 		for _, x := range h.hosts { // as if all had been heard just now
 			h.heardMS[x], h.fence[x] = 1, x.Fence
@@ -84,7 +93,9 @@ func (h *head) heard(x *host, inc, number int, held map[string]bool, took int) {
 	if !h.on {
 		return
 	}
-	h.heardMS[x], h.fence[x] = max(1, h.now), x.Fence
+	h.heardMS[x], h.fence[x], h.told[x] = max(1, h.now), x.Fence, held
+	h.watch.came(x)
+	closed := h.fencer.closed(x.id)
 	quiet := make(map[string]bool)
 	for _, w := range h.all {
 		name := string(w.Name)
@@ -99,7 +110,7 @@ func (h *head) heard(x *host, inc, number int, held map[string]bool, took int) {
 	settling := h.view().Settling()
 	for _, w := range h.all {
 		name := string(w.Name)
-		if w.Host != x.id || w.Phase != unique.Held || w.Stopped {
+		if w.Host != x.id || w.Phase != unique.Held || w.Stopped || closed {
 			continue
 		}
 		if settling && !held[name] { // only what runs is renewed
@@ -138,11 +149,9 @@ func (h *head) look(term uint64) {
 	v := h.view()
 	there, gone := 0, 0
 	for _, x := range h.hosts {
-		at, ok := h.heardMS[x]
-		if !ok || h.gone[x] {
-			if ok && v.NowMS-at < h.Timing.TTL.Milliseconds() {
-				h.gone[x] = false
-			}
+		at := max(h.heardMS[x], h.started) // one that was never heard is missed since then
+		if h.gone[x] {
+			h.gone[x] = v.NowMS-at >= h.Timing.TTL.Milliseconds()
 			continue
 		}
 		there++
@@ -150,19 +159,30 @@ func (h *head) look(term uint64) {
 			gone++
 		}
 	}
-	v.OurSide = unique.Vanished(there, gone)
+	if v.OurSide = h.side.Ours(v, there, gone); h.briefUs {
+		v.OurSide = unique.Vanished(there, gone)
+	}
 	for _, w := range h.all {
 		h.decide(w, v)
 	}
 	if !v.OurSide {
 		for _, x := range h.hosts { // one by one: what is gone for long is no window any more
-			if at, ok := h.heardMS[x]; ok && v.NowMS-at >= 2*h.Timing.TTL.Milliseconds() {
+			if v.NowMS-max(h.heardMS[x], h.started) >= 2*h.Timing.TTL.Milliseconds() {
 				h.gone[x] = true
 			}
 		}
 	}
+	h.fencer.look(v)
 	if !v.Settling() {
 		h.place()
+	}
+}
+
+// holder is what is known of the host of a workload.
+func (h *head) holder(w *unique.Workload, x *host) unique.Holder {
+	return unique.Holder{
+		HeardMS: h.heardMS[x], Fence: h.fence[x], Pausable: x.Pausable, Maintenance: x.maintenance,
+		Quiet: h.quiet[x][string(w.Name)], Off: h.fencer.off(x.id),
 	}
 }
 
@@ -171,17 +191,13 @@ func (h *head) decide(w *unique.Workload, v unique.View) {
 	if x == nil {
 		return
 	}
-	at := h.heardMS[x]
-	holder := unique.Holder{
-		HeardMS: at, Fence: h.fence[x], Pausable: x.Pausable, Maintenance: x.maintenance,
-		Quiet: h.quiet[x][string(w.Name)],
-	}
-	next, changed := h.rules.decide(*w, holder, v)
+	next, changed := h.rules.decide(*w, h.holder(w, x), v)
 	if !changed {
 		return
 	}
 	if next.Phase == unique.Withheld && w.Phase == unique.Held {
 		delete(h.quiet[x], string(w.Name)) // what was told before proves nothing
+		h.shut[string(w.Name)] = h.now
 		if !w.Moves {
 			h.report.Suspended++
 		}
@@ -203,6 +219,8 @@ func (h *head) place() {
 		switch at, ok := h.heardMS[x]; {
 		case !ok || h.now-at >= h.Timing.TTL.Milliseconds():
 			p.Closed = "it is away"
+		case h.fencer.closed(x.id):
+			p.Closed = "it is fenced"
 		case x.maintenance:
 			p.Closed = "it is in maintenance"
 		case h.drained[x]:

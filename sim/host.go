@@ -12,6 +12,7 @@ type host struct {
 	id protocol.HostID
 
 	on, paused, cut, unkillable, maintenance bool
+	mains, outlet                            bool // the mains have failed, a device has switched it off
 	agent                                    bool // the agent does its work
 	dead                                     bool // it was killed, and must begin anew
 	inc                                      int  // counts processes of the agent: older timers are void
@@ -44,6 +45,13 @@ func (h *host) clock() int64 {
 
 // real is how long it takes until the boot clock has gone on by ms, never less.
 func (h *host) real(ms int64) int64 { return max(0, ms)*1000/(1000+h.DriftPermille) + 1 }
+
+// power has the machine boot if it has power.
+func (h *host) power() {
+	if !h.mains && !h.outlet {
+		h.boot()
+	}
+}
 
 func (h *host) boot() {
 	h.powerOff() // it may have come back before, from another fault
@@ -79,6 +87,9 @@ func (h *host) pause() {
 }
 
 func (h *host) resume() {
+	if !h.paused {
+		return // it was switched off meanwhile
+	}
 	h.paused, h.since = false, h.play.now
 	for _, name := range names(h.runs) {
 		h.watch(name, h.runs[name])
@@ -195,7 +206,7 @@ func (h *host) kill(name string, x *process, boots int) {
 		if h.unkillable {
 			h.play.log("%s cannot kill %s, and resets itself", h.Name, name)
 			h.powerOff()
-			h.play.in(h.real(h.Timing.TTL.Milliseconds()), h.boot)
+			h.play.in(h.real(h.Timing.TTL.Milliseconds()), h.power)
 			return
 		}
 		delete(h.runs, name)

@@ -2,7 +2,8 @@
 // ask for leases over a network that loses, delays and doubles, clocks that drift,
 // agents and machines that stop and come back, and a coordinator that runs the code of
 // packages unique and placement, the same that the real one runs. An observer outside of
-// that code looks at real time and reports what must never be.
+// that code looks at real time and reports what must never be. Fence devices that hang,
+// lie or answer for another host are part of it: package fence decides what they are asked.
 //
 // A run is a function of its [World] alone: the same seed gives the same log.
 package sim
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/unique"
@@ -29,6 +31,11 @@ type World struct {
 	Hosts     []Host
 	Workloads []Workload
 	Faults    []Fault
+	// Devices can switch hosts off, as Fencing says. Witness tells that something at the
+	// site of the coordinator says when the network of that has failed.
+	Devices []Device
+	Fencing fence.Policy
+	Witness bool
 	// Until is when the play ends.
 	Until time.Duration
 	// Loss is how many messages of a thousand are lost, and as many are doubled.
@@ -49,6 +56,7 @@ type Host struct {
 	// DriftPermille is how much faster its clock runs than real time, in thousandths.
 	DriftPermille int64
 	Pausable      bool
+	Pinned        bool // other work runs there, too
 	// Latency is the most that a message of or to it takes; 0 is that of the world.
 	Latency time.Duration
 }
@@ -79,6 +87,11 @@ const (
 	CutAll      FaultKind = "cut-all"     // our own side: no message of any host arrives
 	Drain       FaultKind = "drain"       // what runs there is to move elsewhere
 	Maintenance FaultKind = "maintenance" // nothing is decided about the host
+
+	// The faults of devices. Host names the device.
+	DeviceHangs FaultKind = "device-hangs" // no answer comes, and what was asked may be done
+	DeviceLies  FaultKind = "device-lies"  // it tells that it has switched off what is on
+	DeviceMixed FaultKind = "device-mixed" // it tells of another host whether that is on
 )
 
 // Fault is one thing that goes wrong.
@@ -96,6 +109,8 @@ type Report struct {
 	// Takeovers counts starts on another host than before, and Suspended the times at
 	// which grants were withheld because a host was lost.
 	Takeovers, Suspended int
+	// Fences counts operations that were begun to switch a host off.
+	Fences int
 	// Longest is the longest time for which a workload ran nowhere after its first start.
 	Longest time.Duration
 	// Stopped names the workloads that run nowhere at the end, with the reason.
@@ -117,7 +132,13 @@ type rules struct {
 	// noEcho and noWindow are mistakes of a coordinator: a lease from before the grants
 	// ended counts as proof, and nothing waits after a start.
 	noEcho, noWindow bool
+	fencing
 }
+
+// fencing are mistakes in fencing: an off is believed by its exit code, is sent however late
+// it is, hosts are fenced at once after a start, those that were fenced are forgotten, and
+// our own side is never suspected, or not any more when the first hosts are back.
+type fencing struct{ exitCode, lateOff, noSettling, forgets, neverUs, briefUs bool }
 
 // play is one run.
 type play struct {
@@ -130,6 +151,7 @@ type play struct {
 	hosts  []*host
 	byName map[protocol.HostID]*host
 	head   *head
+	watch  *watch
 	report Report
 
 	running map[string]map[*host]uint64 // by workload: where it runs, under which epoch
@@ -197,6 +219,7 @@ func run(w World, r rules) Report {
 		p.hosts = append(p.hosts, x)
 		p.byName[x.id] = x
 	}
+	p.watch = newWatch(p)
 	p.head = newHead(p)
 	for _, h := range p.hosts {
 		h.boot()
@@ -285,6 +308,30 @@ func (p *play) send(h *host, deliver func()) {
 	}
 }
 
+// device is a device by its name, if there is one.
+func (p *play) device(name string) *device {
+	for _, d := range p.head.fencer.devices {
+		if d.Name == name {
+			return d
+		}
+	}
+	return nil
+}
+
+// fails begins or ends a fault of a device.
+func (p *play) fails(f Fault, on bool) {
+	d := p.device(f.Host)
+	switch {
+	case d == nil:
+	case f.Kind == DeviceHangs:
+		d.hangs = on
+	case f.Kind == DeviceLies:
+		d.lies = on
+	case f.Kind == DeviceMixed:
+		d.mixed = on
+	}
+}
+
 func (p *play) begin(f Fault) {
 	h := p.byName[protocol.HostID(f.Host)]
 	p.log("fault: %s %s", f.Kind, f.Host)
@@ -292,8 +339,9 @@ func (p *play) begin(f Fault) {
 	case Cut:
 		h.cut = true
 	case CutAll:
-		p.head.cut = true
+		p.head.cut, p.watch.cutMS = true, p.now
 	case PowerOff, OldDisk:
+		h.mains = true
 		h.powerOff()
 	case StopAgent:
 		h.agent = false
@@ -309,6 +357,8 @@ func (p *play) begin(f Fault) {
 		p.head.drain(h, true)
 	case Maintenance:
 		h.maintenance = true
+	default:
+		p.fails(f, true)
 	}
 }
 
@@ -319,12 +369,13 @@ func (p *play) end(f Fault) {
 	case Cut:
 		h.cut = false
 	case CutAll:
-		p.head.cut = false
+		p.head.cut, p.watch.joined = false, p.now
 	case PowerOff, OldDisk:
 		if f.Kind == OldDisk {
 			clear(h.kept)
 		}
-		h.boot()
+		h.mains = false
+		h.power()
 	case StopAgent:
 		h.agent = true
 	case KillAgent:
@@ -339,6 +390,8 @@ func (p *play) end(f Fault) {
 		p.head.drain(h, false)
 	case Maintenance:
 		h.maintenance = false
+	default:
+		p.fails(f, false)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/unique"
 )
@@ -86,11 +87,60 @@ func TestNeverTwice(t *testing.T) {
 	}
 }
 
+// fenced is a schedule with devices for all hosts but the first, and with their faults, one
+// at a time of each device: no code survives one that lies and is mixed up at once.
+func fenced(seed uint64) World {
+	w := schedule(seed)
+	r := rand.New(rand.NewPCG(seed, 3))
+	w.Fencing, w.Witness = fence.DefaultPolicy(), true
+	w.Fencing.Grace, w.Fencing.Reconnect, w.Fencing.PerHour = time.Duration(r.IntN(1000))*time.Millisecond, 3*time.Second, 10
+	w.Fencing.Order = []fence.Order{fence.Auto, fence.LeaseFirst, fence.DeviceFirst}[r.IntN(3)]
+	with := func(name string, hosts ...string) {
+		d := Device{Name: name, Hosts: hosts, Level: 1, Tries: 2, Try: time.Duration(4+r.IntN(6)) * time.Second, Delay: time.Duration(r.IntN(2)*r.IntN(6)) * time.Second}
+		f := Fault{At: time.Duration(10_000+r.IntN(60_000)) * time.Millisecond, Host: name, For: time.Duration(5_000+r.IntN(40_000)) * time.Millisecond}
+		kinds := []FaultKind{DeviceHangs, DeviceLies, DeviceMixed, ""}
+		if f.Kind = kinds[r.IntN(len(kinds))]; f.Kind != "" {
+			w.Faults = append(w.Faults, f)
+		}
+		// The lies of one that cannot be asked are not found.
+		d.NoStatus = f.Kind != DeviceLies && r.IntN(4) == 0
+		w.Devices = append(w.Devices, d)
+	}
+	var rack []string
+	for i := range w.Hosts[1:] {
+		h := &w.Hosts[i+1]
+		if h.Pinned = r.IntN(3) == 0; i%2 == 0 {
+			rack = append(rack, h.Name) // one device for several, which keep it busy for one another
+			continue
+		}
+		with("of-"+h.Name, h.Name)
+	}
+	with("rack", rack...)
+	return w
+}
+
+// TestFencesByChance plays schedules with devices that fail: nothing runs twice, no host is
+// fenced twice for one loss, none while our own side has failed, and none that is back.
+func TestFencesByChance(t *testing.T) {
+	fences, takeovers := 0, 0
+	for i := range (*seeds + 2) / 3 {
+		n := *seed + uint64(i)
+		got := Run(fenced(n))
+		fences, takeovers = fences+got.Fences, takeovers+got.Takeovers
+		if len(got.Violations) > 0 {
+			t.Fatalf("-seed %d -seeds 1: %v", n, got.Violations)
+		}
+	}
+	if 3*fences < *seeds || 3*takeovers < *seeds {
+		t.Errorf("%d fences and %d takeovers in a third of %d schedules: the faults do nothing", fences, takeovers, *seeds)
+	}
+}
+
 // TestSameSeedSameLog: a run is a function of its world.
 func TestSameSeedSameLog(t *testing.T) {
 	play := func() string {
 		var b strings.Builder
-		w := schedule(7)
+		w := fenced(7)
 		w.Log = func(at time.Duration, text string) { fmt.Fprintln(&b, at, text) }
 		fmt.Fprintln(&b, Run(w))
 		return b.String()
@@ -137,10 +187,16 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 		"a loss counts as a proof": decide(func(w *unique.Workload, h *unique.Holder, v *unique.View) {
 			h.Off = v.NowMS-h.HeardMS > v.Timing.TTL.Milliseconds()
 		}),
-		"an old lease counts as a proof":        with(func(r *rules) { r.noEcho = true }),
-		"nothing waits after a start":           with(func(r *rules) { r.noWindow = true }),
-		"a grant counts from its arrival":       with(func(r *rules) { r.fromReceipt = true }),
-		"a start is not judged when it happens": with(func(r *rules) { r.noRecheck = true }),
+		"an old lease counts as a proof":         with(func(r *rules) { r.noEcho = true }),
+		"nothing waits after a start":            with(func(r *rules) { r.noWindow = true }),
+		"a grant counts from its arrival":        with(func(r *rules) { r.fromReceipt = true }),
+		"a start is not judged when it happens":  with(func(r *rules) { r.noRecheck = true }),
+		"an off is believed by its exit code":    with(func(r *rules) { r.exitCode = true }),
+		"an off is sent however late it is":      with(func(r *rules) { r.lateOff = true }),
+		"hosts are fenced at once after a start": with(func(r *rules) { r.noSettling = true }),
+		"what was fenced is forgotten":           with(func(r *rules) { r.forgets = true }),
+		"our own side is not suspected":          with(func(r *rules) { r.neverUs = true }),
+		"our own side is not suspected for long": with(func(r *rules) { r.briefUs = true }),
 		"no epoch is raised": {place: placement.Place, decide: func(w unique.Workload, h unique.Holder, v unique.View) (unique.Workload, bool) {
 			got, changed := unique.Decide(w, h, v)
 			got.Epoch = w.Epoch
@@ -151,6 +207,9 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 			t.Parallel()
 			for n := uint64(1); n <= 3000; n++ {
 				w := schedule(n)
+				if r.fencing != (fencing{}) {
+					w = fenced(n)
+				}
 				if got := run(w, r); len(got.Violations) > 0 {
 					t.Logf("schedule %d: %s", n, got.Violations[0])
 					return

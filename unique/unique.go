@@ -155,8 +155,9 @@ type Holder struct {
 	// Unsure tells that another coordinator, which was taken out of the ring, may still
 	// grant it leases: it has not confirmed the new ring.
 	Unsure bool
-	// Maintenance tells that nothing is decided about the host.
-	Maintenance bool
+	// Maintenance tells that nothing is decided about the host, and Blocked that nothing is
+	// about the workload: see [Resolve].
+	Maintenance, Blocked bool
 	// Quiet says of a signed, current lease whether the workload is not running there:
 	// it is not among what the host holds, or is named as stopped, in a lease that was
 	// sent after the host could know that nothing is granted any more.
@@ -193,7 +194,7 @@ func (v View) lost(h Holder) bool {
 // Decide moves one workload. changed tells that it is to be stored, before any grant or
 // order follows from it.
 func Decide(w Workload, h Holder, v View) (_ Workload, changed bool) {
-	if h.Maintenance || v.Settling() {
+	if h.Maintenance || h.Blocked || v.Settling() {
 		return w, false
 	}
 	switch w.Phase {
@@ -306,3 +307,19 @@ func (w Workload) Anywhere() (ok bool, why string) {
 // Vanished reports whether so many of the hosts that were there went within one window
 // that our own side is to be suspected: half of them, and three at least.
 func Vanished(there, gone int) bool { return gone >= 3 && 2*gone >= there }
+
+// Suspicion remembers that our own side was suspected. The zero value is that it never was.
+type Suspicion struct {
+	ever bool
+	atMS int64
+}
+
+// Ours reports whether our own side is to be suspected: since so many hosts went at once,
+// and for one takeover time after the last moment at which that was so. Hosts come back one
+// by one, and those that have not yet are not lost.
+func (s *Suspicion) Ours(v View, there, gone int) bool {
+	if Vanished(there, gone) {
+		s.ever, s.atMS = true, v.NowMS
+	}
+	return s.ever && v.NowMS-s.atMS < v.Timing.Takeover().Milliseconds()
+}

@@ -171,3 +171,20 @@ func TestVanished(t *testing.T) {
 		}
 	}
 }
+
+// TestSuspicionLasts: our own side is suspected for one takeover time after hosts have begun
+// to come back.
+func TestSuspicionLasts(t *testing.T) {
+	v := View{Timing: Default()}
+	var s Suspicion
+	for _, c := range []struct {
+		atS         int64
+		there, gone int
+		want        bool
+	}{{0, 6, 2, false}, {10, 6, 3, true}, {20, 6, 6, true}, {21, 6, 2, true}, {137, 6, 0, true}, {138, 6, 0, false}, {139, 6, 2, false}} {
+		v.NowMS = c.atS * 1000
+		if got := s.Ours(v, c.there, c.gone); got != c.want {
+			t.Errorf("at %d s with %d of %d gone: %v", c.atS, c.gone, c.there, got)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/oom"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/alerts"
 	"github.com/hostler-io/hostler/internal/clock"
@@ -38,7 +39,7 @@ type meter struct {
 	log   *slog.Logger
 
 	out outlet
-	oom ooms
+	oom oom.Judge
 
 	latest atomic.Pointer[metrics.Sample]
 
@@ -67,7 +68,7 @@ func newMeter(ctx context.Context, s state, c config, q *queue.Queue, tags map[s
 		return nil, err
 	}
 	now := time.Duration(clock.BootMS()) * time.Millisecond
-	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), oom: newOOMs(ids, now), log: log}, nil
+	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), oom: oom.New(ids, now), log: log}, nil
 }
 
 // run measures until ctx ends, and raises alerts.
@@ -129,9 +130,9 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 				m.out.raised[a.ID] = a.Raised
 			}
 		}
-		for _, a := range m.oom.judge(sample, now) {
+		for _, a := range m.oom.Changes(sample, now) {
 			if raise(a) == nil { // else it is told with the next sample
-				m.oom.told(a)
+				m.oom.Told(a)
 			}
 		}
 		err = store.Append(sample)

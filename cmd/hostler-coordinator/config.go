@@ -28,6 +28,7 @@ type config struct {
 	Policy     policyConfig  `toml:"policy"`
 	Notify     notifyConfig  `toml:"notify"`
 	Lease      leaseConfig   `toml:"lease"`
+	Unique     uniqueConfig  `toml:"unique"`
 	Fence      fenceConfig   `toml:"fence"`
 	Placement  placeConfig   `toml:"placement"`
 
@@ -61,6 +62,11 @@ func (c leaseConfig) timing() (unique.Timing, error) {
 		return t, fmt.Errorf("lease.min_self_fence: %q: use guard or watchdog", c.Fence)
 	}
 	return t, t.Check()
+}
+
+// uniqueConfig is about unique containers that run where they may not.
+type uniqueConfig struct {
+	Copies string `toml:"copies" takes:"restart" does:"What becomes of a unique container that a host runs although another host holds it, or none may: stop_stale stops all copies but that of the newest epoch; stop_all stops that one too, and a person starts one again; block stops none, and decides nothing about the container while there are several."`
 }
 
 // placeConfig is about where unique containers run. Its rules are [workloads.Placing].
@@ -124,6 +130,7 @@ func defaults() config {
 		Actions:    actionsConfig{Days: 90, Count: 200_000},
 		Notify:     notifyConfig{WaitSeconds: 30, RepeatMinutes: 240},
 		Lease:      leaseConfig{TTL: 90, Kill: 15, Drift: 10, Margin: 10, Fence: string(unique.FenceGuard)},
+		Unique:     uniqueConfig{Copies: string(unique.StopStale)},
 		Fence:      defaultFence(),
 		Placement:  placeConfig{Strategy: string(placement.Spread), Reserve: 10, Stays: placement.Infinity, Starts: 5, Minutes: 60},
 		MaxPayload: 10 << 10,
@@ -162,6 +169,9 @@ func (c *config) complete() error {
 		return fmt.Errorf("max_payload_mib: %d is not between 1 and %d", c.MaxPayload, protocol.MaxPayload>>20)
 	}
 	if _, err := c.Lease.timing(); err != nil {
+		return err
+	}
+	if err := unique.Copies(c.Unique.Copies).Check(); err != nil {
 		return err
 	}
 	if err := c.Fence.check(); err != nil {

@@ -250,7 +250,7 @@ func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordin
 		Policies:   policies,
 		Notices:    s.config.notices,
 		Publishing: coordinator.Publishing{Plain: s.config.MQTT.Plain, Window: s.config.MQTT.window},
-		Leases:     coordinator.Leases{Lease: times, MinSelfFence: unique.SelfFence(s.config.Lease.Fence), Placing: placing},
+		Leases:     coordinator.Leases{Lease: times, MinSelfFence: unique.SelfFence(s.config.Lease.Fence), Copies: unique.Copies(s.config.Unique.Copies), Placing: placing},
 		Fences:     s.fences(),
 		OutputDir:  s.state.output(),
 		Retention:  coordinator.Retention{OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour, ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count},

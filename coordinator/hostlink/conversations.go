@@ -107,6 +107,9 @@ type Grants interface {
 	Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.Seq) (held []protocol.LeaseHeld, ttl time.Duration)
 	// Greeted takes the hello of a host that has proved itself.
 	Greeted(host protocol.HostID, h *protocol.Hello)
+	// Told takes the containers of an inventory of a host that is durable. It is memory
+	// alone.
+	Told(host protocol.HostID, all []protocol.Container)
 }
 
 // Config is what Conversations are made of. All of it is needed.

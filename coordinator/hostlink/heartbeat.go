@@ -148,6 +148,7 @@ func (l *link) keepInventory(h *protocol.Heartbeat) {
 	var question []core.Item
 	var asks protocol.Digest
 	var rules *protocol.ControlItem
+	var has []protocol.Container
 	err := c.base.Update(c.base.Ctx, failpoint.InventoryKept, func(tx core.Tx) error {
 		host, err := tx.Hosts.Get(l.host)
 		if err != nil {
@@ -167,7 +168,7 @@ func (l *link) keepInventory(h *protocol.Heartbeat) {
 		if err := tellChanges(c.base, tx, l.host, host.Inventory, kept, string(protocol.HostParty(l.host)), protocol.ActionID{}); err != nil {
 			return err
 		}
-		host.Inventory = kept
+		host.Inventory, has = kept, kept.Containers
 		question, asks = nil, protocol.Digest{}
 		rules, err = c.cfg.Rules.Next(tx, host)
 		if err == nil && rules != nil {
@@ -199,6 +200,7 @@ func (l *link) keepInventory(h *protocol.Heartbeat) {
 		c.base.Log.Error("cannot keep the inventory of a host; the host tells it again", "host", l.host, "err", err)
 		return
 	}
+	c.cfg.Grants.Told(l.host, has)
 	if rules != nil {
 		c.cfg.Rules.Sent(l.host, rules.Rules)
 	}

@@ -178,7 +178,7 @@ func exercises(s *site) []exercise {
 		{"remove-fence-device", admin, del, "/v1/fence-devices/pdu", nil, 204},
 		{"set-availability", operator, post, "/v1/hosts/edge-07/availability", api.SetAvailability{State: "maintenance", Reason: "new disks", For: "2h"}, 200},
 		{"plan-placement", viewer, post, "/v1/placement/plan", api.WhatIf{Lose: []string{"edge-07"}, Add: []api.HostPlan{{Name: "edge-99", Labels: []string{"site=lab"}, CPUs: 4, Memory: 1 << 33}}}, 200},
-		{"set-placement", operator, put, "/v1/placement/db", api.Wishes{Selector: "site=lab,tier!=db", Prefer: []string{"disk=ssd:50"}, Apart: []string{"web"}, Priority: 3}, 200},
+		{"set-placement", operator, put, "/v1/placement/db", api.Wishes{Selector: "site=lab,tier!=db", Prefer: []string{"disk=ssd:50"}, Apart: []string{"web"}, Discover: []string{"never:rack=7"}, Priority: 3}, 200},
 		{"get-placement", viewer, get, "/v1/placement/db", nil, 200},
 		{"remove-alert-rule", operator, del, "/v1/alert-rules/disks", nil, 204},
 		{"list-host-containers", viewer, get, "/v1/hosts/edge-07/containers", nil, 200},

@@ -58,6 +58,13 @@ func wantsOf(p *api.Wishes) (w placement.Wants, err error) {
 			w.Near = append(w.Near, n)
 		}
 	}
+	for _, text := range p.Discover {
+		d, err := placement.ParseDiscovery(text)
+		if err != nil {
+			return w, fmt.Errorf("place.discover: %w", err)
+		}
+		w.Discovery = append(w.Discovery, d)
+	}
 	w.Priority = p.Priority
 	if err := w.Check(); err != nil {
 		return w, fmt.Errorf("place: %w", err)
@@ -93,6 +100,9 @@ func placeOf(w placement.Wants) (p api.Wishes) {
 			text = fmt.Sprintf("%s:%d", text, score)
 		}
 		*to = append(*to, text)
+	}
+	for _, d := range w.Discovery {
+		p.Discover = append(p.Discover, d.String())
 	}
 	p.Selector, p.Priority = strings.Join(terms, ","), w.Priority
 	return p

@@ -83,6 +83,10 @@ func (r *Room) forget(ctx context.Context, w *workload, why string) error {
 	return nil
 }
 
+// placer is the part of a room that finds hosts for workloads. Its methods are called by
+// the decision that is under way.
+type placer struct{ *Room }
+
 // retry is how often placement is asked again although nothing has changed that the room
 // was told of: hosts come and go.
 const retry = 5 * time.Second
@@ -90,7 +94,7 @@ const retry = 5 * time.Second
 // place finds hosts for what is free, and has them create it. What was placed by a process
 // that ended before it could ask for that is asked for again. Then it has those leave their
 // hosts that are to be on others.
-func (r *Room) place(ctx context.Context) error {
+func (r placer) place(ctx context.Context) error {
 	r.mu.Lock()
 	v := r.view()
 	asked := []*workload{}
@@ -134,7 +138,7 @@ func (r *Room) place(ctx context.Context) error {
 
 // placeFree places what is free where there is room for it now. waiting tells that there
 // is more.
-func (r *Room) placeFree(ctx context.Context, s *scene) (waiting bool, failed error) {
+func (r placer) placeFree(ctx context.Context, s *scene) (waiting bool, failed error) {
 	if !s.anyFree() {
 		return false, nil
 	}
@@ -157,7 +161,7 @@ func (r *Room) placeFree(ctx context.Context, s *scene) (waiting bool, failed er
 // leave has workloads leave their hosts: those for which another host is better, as when
 // theirs is drained, and those that give way to others. They go on until then, and what
 // finds no other host goes on where it is.
-func (r *Room) leave(ctx context.Context, s *scene) (failed error) {
+func (r placer) leave(ctx context.Context, s *scene) (failed error) {
 	for _, to := range placement.Place(s.hosts, s.movable, r.cfg.Placing.Strategy) {
 		w := s.of[to.Workload]
 		// What was placed since the scene was read is nowhere in it.
@@ -194,7 +198,7 @@ func reasons(all []placement.Verdict) string {
 }
 
 // waits notes why a free workload has no host.
-func (r *Room) waits(ctx context.Context, w *workload, why string) error {
+func (r placer) waits(ctx context.Context, w *workload, why string) error {
 	if w.Why == why {
 		return nil
 	}
@@ -202,7 +206,7 @@ func (r *Room) waits(ctx context.Context, w *workload, why string) error {
 }
 
 // move places a free workload, durably, and then has its host create it.
-func (r *Room) move(ctx context.Context, w *workload, to protocol.HostID) error {
+func (r placer) move(ctx context.Context, w *workload, to protocol.HostID) error {
 	next, err := w.Place(to, r.cfg.Term)
 	if err != nil {
 		return err
@@ -226,7 +230,7 @@ func has(ctx context.Context, base *core.Base, w *workload) (bool, error) {
 }
 
 // create asks the host of a workload to make it.
-func (r *Room) create(ctx context.Context, w *workload) error {
+func (r placer) create(ctx context.Context, w *workload) error {
 	spec, err := started(w.Spec)
 	if err != nil {
 		return err
@@ -239,7 +243,7 @@ func (r *Room) create(ctx context.Context, w *workload) error {
 }
 
 // waitsOrBans takes that a host may not be asked to create a workload.
-func (r *Room) waitsOrBans(ctx context.Context, w *workload, err error) error {
+func (r placer) waitsOrBans(ctx context.Context, w *workload, err error) error {
 	if !errors.Is(err, core.ErrDenied) && !errors.Is(err, core.ErrConflict) {
 		return err
 	}

@@ -27,6 +27,8 @@ type Config struct {
 	Timing unique.Timing
 	// Min is the least self-fence by which the end of a lease is believed.
 	Min unique.SelfFence
+	// Copies is what becomes of a workload that runs where it may not.
+	Copies unique.Copies
 	// Term is that of this process.
 	Term protocol.Term
 	// Propose asks for an action in the coordinator's own name.
@@ -51,6 +53,11 @@ type Room struct {
 	mu    sync.Mutex
 	all   map[protocol.CTID]*workload
 	hosts map[protocol.HostID]*holder
+	// copies are the workloads that hosts tell they run although they may not, with those of
+	// the hosts that may, and resolved is what follows from them.
+	copies   map[copyKey]*found
+	resolved map[protocol.CTID]unique.Resolved
+	side     unique.Suspicion
 	// changed tells that something that placement asks of may be otherwise than when
 	// placement was asked last, at the boot clock of placedMS.
 	changed  bool
@@ -74,7 +81,11 @@ type workload struct {
 type holder struct {
 	heardMS int64 // boot clock
 	shown
-	there bool // it was heard, and is not missed for long
+	there bool // it was heard, or holds a workload since the start, and is not missed for long
+	// runs are the containers that run by its newest inventory, and epochs those under
+	// which its newest lease tells that workloads run which other hosts hold.
+	runs   map[protocol.CTID]bool
+	epochs map[protocol.CTID]protocol.Epoch
 
 	availability core.Availability
 }
@@ -89,6 +100,9 @@ func (r *Room) Load(tx core.Tx) error {
 	all, err := tx.Workloads.List()
 	for _, w := range all {
 		r.all[w.CTID] = &workload{Workload: w}
+		if w.Phase != unique.Free { // it is missed if it is not heard
+			r.host(w.Host).there = true
+		}
 	}
 	if err != nil {
 		return err
@@ -99,6 +113,9 @@ func (r *Room) Load(tx core.Tx) error {
 	return core.EachHost(tx, func(h core.Host) error {
 		if h.Availability.State != core.Open {
 			r.host(h.ID).availability = h.Availability
+		}
+		if runs := runsOf(h.Inventory.Containers); runs != nil {
+			r.host(h.ID).runs = runs
 		}
 		return nil
 	})
@@ -137,6 +154,15 @@ func (r *Room) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.S
 	for _, x := range lease.Held {
 		if names[x.CTID] = true; x.Running {
 			runs[x.CTID] = x.Epoch
+		}
+	}
+	h.epochs = nil
+	for id, e := range runs {
+		if w := r.all[id]; w != nil && w.Host != host {
+			if h.epochs == nil {
+				h.epochs = make(map[protocol.CTID]protocol.Epoch)
+			}
+			h.epochs[id] = e
 		}
 	}
 	held = []protocol.LeaseHeld{}
@@ -238,6 +264,8 @@ type Status struct {
 	// it has ended or no host holds it.
 	LeftMS int64
 	Fence  unique.SelfFence
+	// Copies says where else it runs, and what becomes of that.
+	Copies []string
 }
 
 // List returns all workloads, by name.
@@ -248,6 +276,7 @@ func (r *Room) List() []Status {
 	var all []Status
 	for _, w := range r.all {
 		s := Status{Workload: w.Workload}
+		_, s.Copies = finder{r}.strays(w)
 		if h := r.hosts[w.Host]; h != nil && w.Phase == unique.Held {
 			s.Fence = h.Fence
 			if h.heardMS > 0 {
@@ -278,12 +307,15 @@ func (r *Room) Tick(ctx context.Context) {
 	if err := r.endMaintenance(ctx); err != nil && ctx.Err() == nil {
 		r.base.Log.ErrorContext(ctx, "cannot end the maintenance of a host; it is tried again", "err", err)
 	}
+	if err := (finder{r}).discover(ctx); err != nil && ctx.Err() == nil {
+		r.base.Log.ErrorContext(ctx, "cannot stop copies of unique workloads; it is tried again", "err", err)
+	}
 	for _, id := range idsOf(r) {
 		if err := r.decide(ctx, id); err != nil && ctx.Err() == nil {
 			r.base.Log.ErrorContext(ctx, "cannot decide about a unique workload; it is tried again", "container", id.String(), "err", err)
 		}
 	}
-	if err := r.place(ctx); err != nil && ctx.Err() == nil {
+	if err := (placer{r}).place(ctx); err != nil && ctx.Err() == nil {
 		r.base.Log.ErrorContext(ctx, "cannot place unique workloads; it is tried again", "err", err)
 	}
 }
@@ -387,19 +419,26 @@ func (r *Room) store(ctx context.Context, w *workload, verb string, change func(
 func (r *Room) ourSide(v unique.View) bool {
 	there, gone := 0, 0
 	ttl := v.Timing.TTL.Milliseconds()
+	var long []*holder // one by one: what is gone for long no window counts
 	for _, h := range r.hosts {
 		if !h.there {
 			continue
 		}
 		there++
-		if v.NowMS-h.heardMS >= ttl*2/3 {
+		silent := v.NowMS - max(h.heardMS, v.StartedMS)
+		if silent >= ttl*2/3 {
 			gone++
 		}
-		if v.NowMS-h.heardMS >= 4*ttl { // it is gone for long: one by one, no window counts it
+		if silent >= 4*ttl {
+			long = append(long, h)
+		}
+	}
+	if gone < there { // where nothing is heard, our own side stays suspected
+		for _, h := range long {
 			h.there = false
 		}
 	}
-	return unique.Vanished(there, gone)
+	return r.side.Ours(v, there, gone)
 }
 
 // maxHistory is how many of its newest steps are kept of a workload.

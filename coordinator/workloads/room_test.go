@@ -32,6 +32,8 @@ type stage struct {
 	off, closed map[protocol.HostID]bool
 	removed     uint64          // the ring that took a coordinator out
 	wants       placement.Wants // of what is created
+	copies      unique.Copies
+	stops       []string // hosts that were asked to stop something
 }
 
 // Closed implements [Fencing].
@@ -48,7 +50,7 @@ func (s *stage) Off(h protocol.HostID) (device, person bool) { return s.off[h], 
 var ctid = protocol.CTID{0, 0, 0, 0, 0, 0, 0x70, 0, 0x80, 1}
 
 func newStage(t *testing.T) *stage {
-	s := &stage{T: t, now: 1_000_000, away: make(map[protocol.HostID]bool), off: make(map[protocol.HostID]bool), closed: make(map[protocol.HostID]bool)}
+	s := &stage{T: t, now: 1_000_000, away: make(map[protocol.HostID]bool), off: make(map[protocol.HostID]bool), closed: make(map[protocol.HostID]bool), copies: unique.StopStale}
 	s.store = storetest.NewMem(storetest.Faults{Refuse: func() error {
 		if s.fails {
 			return errors.New("the disk is full")
@@ -76,13 +78,17 @@ func (s *stage) begin(counter uint64) {
 	s.Helper()
 	base := &core.Base{Store: s.store, Now: time.Now, Boot: func() int64 { return s.now }, Rand: rand.Reader, Log: slog.New(slog.DiscardHandler), Ctx: s.Context()}
 	s.Room = New(base, Config{
-		Timing: unique.Default(), Min: unique.FenceGuard, Placing: DefaultPlacing(), Term: protocol.Term{Ring: 1, Counter: counter},
+		Timing: unique.Default(), Min: unique.FenceGuard, Copies: s.copies, Placing: DefaultPlacing(), Term: protocol.Term{Ring: 1, Counter: counter},
 		Reachable: func(h protocol.HostID) bool { return !s.away[h] },
 		Left:      func(protocol.HostID) bool { return false },
 		Fencing:   s,
 		Removed:   func() uint64 { return s.removed },
 		Propose: func(_ context.Context, host protocol.HostID, spec []byte) (core.Action, error) {
-			s.asked = append(s.asked, string(host))
+			if decoded, err := protocol.DecodeRequest(spec); err == nil && decoded.Kind == protocol.KindStop {
+				s.stops = append(s.stops, string(host))
+			} else {
+				s.asked = append(s.asked, string(host))
+			}
 			return s.request(host, spec, string(protocol.Coordinator)), nil
 		},
 	})
@@ -505,4 +511,44 @@ func TestRestartAsksNothingTwice(t *testing.T) {
 	if got := s.asked[asked:]; len(got) != 0 {
 		t.Errorf("it was asked of %v again", got)
 	}
+}
+
+// TestOurSideIsSuspectedForLong: where no host is heard our own side stays suspected, after a
+// restart, too, and until hosts have had the time to come back.
+func TestOurSideIsSuspectedForLong(t *testing.T) {
+	s := newStage(t)
+	hosts := []protocol.HostID{"a", "b", "c"}
+	s.Greeted("c", &protocol.Hello{SelfFence: "guard"})
+	for i, h := range hosts {
+		s.request(h, sized(fmt.Sprint("w", i), byte(20+i)), "ann")
+		s.renew(h, protocol.Seq{})
+	}
+	suspected := func(want bool, when string) {
+		t.Helper()
+		if _, why := s.OurSide(); (why != "") != want {
+			t.Errorf("%s: %q", when, why)
+		}
+	}
+	suspected(false, "all are heard")
+	s.later(20 * time.Minute)
+	suspected(true, "none is heard for long")
+	s.begin(2)
+	s.later(20 * time.Minute)
+	suspected(true, "none was heard since the restart")
+	for _, w := range s.List() {
+		if w.Phase != unique.Held {
+			t.Errorf("%+v", w)
+		}
+	}
+	s.away["b"], s.away["c"] = true, true
+	for range 2 {
+		s.renew("a", protocol.Seq{})
+		s.later(50 * time.Second)
+	}
+	suspected(true, "one is back, and the others are not yet")
+	for range 12 {
+		s.renew("a", protocol.Seq{})
+		s.later(50 * time.Second)
+	}
+	suspected(false, "the others are gone for long")
 }

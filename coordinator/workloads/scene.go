@@ -107,6 +107,9 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 		w := r.all[id]
 		p := r.cfg.Placing.wanted(w, names, now)
 		s.named[id] = p.Name
+		if p.Waits = r.resolved[id].Waits; p.Waits != "" {
+			p.Fixed = p.On != ""
+		}
 		if slices.Contains(q.Lose, w.Host) {
 			p.On, p.Fixed = "", false
 		}
@@ -184,7 +187,7 @@ func namesOf(workloads map[protocol.CTID]*workload) map[string][]string {
 func (rules Placing) wanted(w *workload, names map[string][]string, nowMS int64) placement.Workload {
 	p := placement.Workload{
 		Name: nameIn(names, w), Priority: w.Wants.Priority, Size: sizeOf(w.Spec), Stays: rules.Stays,
-		Rules: slices.Clone(w.Wants.Rules),
+		Rules: slices.Clone(w.Wants.Rules), Only: w.Wants.Only(),
 	}
 	for host, f := range w.Failed {
 		if nowMS-f.AtMS < rules.Forgiven.Milliseconds() {
@@ -246,14 +249,20 @@ func sizeOf(spec []byte) (s placement.Size) {
 	return placement.Size{CPU: of(limit.CPU) * 10, Memory: of(limit.Memory), Disk: of(limit.Disk)}
 }
 
+// labelsOf are the labels of a host.
+func labelsOf(h core.Host) map[string]string {
+	all := make(map[string]string, len(h.Labels))
+	for _, l := range h.Labels {
+		k, v, _ := strings.Cut(l, "=")
+		all[k] = v
+	}
+	return all
+}
+
 // candidate is a host as placement sees it, with what the workloads on it take. fenced says
 // why the room that fences keeps it closed.
 func (rules Placing) candidate(h core.Host, known *holder, here bool, taken placement.Size, fenced string, least unique.SelfFence) placement.Host {
-	p := placement.Host{Name: string(h.ID), Labels: make(map[string]string, len(h.Labels))}
-	for _, l := range h.Labels {
-		k, v, _ := strings.Cut(l, "=")
-		p.Labels[k] = v
-	}
+	p := placement.Host{Name: string(h.ID), Labels: labelsOf(h)}
 	part := int64(100 - rules.Reserve)
 	info := h.Inventory.Host
 	p.Has = placement.Size{

@@ -26,7 +26,7 @@ type Fencing interface {
 func (r *Room) holderOf(w *workload) unique.Holder {
 	h := r.host(w.Host)
 	off, confirmed := r.cfg.Fencing.Off(w.Host)
-	return unique.Holder{HeardMS: h.heardMS, Fence: h.Fence, Pausable: h.Pausable, Unsure: h.Ring < r.cfg.Removed(), Quiet: w.quiet, Off: off, Confirmed: confirmed, Maintenance: h.availability.State == core.Maintenance}
+	return unique.Holder{HeardMS: h.heardMS, Fence: h.Fence, Pausable: h.Pausable, Unsure: h.Ring < r.cfg.Removed(), Quiet: w.quiet, Off: off, Confirmed: confirmed, Maintenance: h.availability.State == core.Maintenance, Blocked: r.resolved[w.CTID].Blocked != ""}
 }
 
 // HeardMS is when a host was heard last, by the boot clock; 0 if it was not since the

@@ -62,6 +62,14 @@ var all = []Warning{
 			"See what becomes of its containers: `hostler host explain-offline HOST`.",
 			"On the host: `hostler-agent check` says whether it reaches the coordinator.",
 		}},
+	{SecondCopy, "A host runs a copy of a unique container that it may not run", Critical,
+		"The host tells that it runs a unique container that another host holds, or that no host may run now. Both copies may write to the same data. What becomes of the copy says the setting `unique.copies` of the coordinator: by default the copy is stopped, and the container of the host that holds the newest epoch goes on.",
+		[]string{
+			"See which host holds the container, and what becomes of the copy: `hostler lease ls`, `hostler why NAME`.",
+			"If the copy is not stopped by itself, stop it: `hostler ct stop HOST/NAME`. Its files stay.",
+			"If the host that holds the container has the wrong data: stop the container there first, and look at both hosts before you start it again.",
+			"Find out how the copy was started: an old disk or snapshot of the host, a person on the host, or a fence that was confirmed although the host ran: `hostler fence history HOST`, `hostler audit ls --host HOST`.",
+		}},
 	{HostDegraded, "A host accepts nothing new", Critical,
 		"The agent cannot write to its state directory, most often because the disk is full, or its audit log takes no records. What runs goes on, and what was accepted is done as far as that is possible.",
 		[]string{

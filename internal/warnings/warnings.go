@@ -34,6 +34,7 @@ const (
 	FenceDevice Code = "coordinator.fence_device"
 	FenceNeeded Code = "coordinator.fence_needed"
 	HostFenced  Code = "coordinator.fenced"
+	SecondCopy  Code = "coordinator.second_copy"
 )
 
 // How bad a warning is.

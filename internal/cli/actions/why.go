@@ -107,6 +107,9 @@ func (e *explanation) addPlacement(p *api.Placement) {
 	default:
 		e.Why = append(e.Why, fmt.Sprintf("no host may run it: %s", p.Why))
 	}
+	for _, text := range p.Copies {
+		e.Why = append(e.Why, "it runs where it may not: "+text)
+	}
 	for _, v := range p.Verdicts {
 		text := fmt.Sprintf("host %s can take it, score %d", v.Host, v.Score)
 		if v.Reason != "" {

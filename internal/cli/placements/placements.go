@@ -32,6 +32,7 @@ func PlaceFlags(cmd *cobra.Command, p *api.Wishes) {
 	cmd.Flags().StringArrayVar(&p.Avoid, "avoid", nil, "label that its host had better not have, k=v or k=v:SCORE; may be repeated")
 	cmd.Flags().StringArrayVar(&p.Near, "near", nil, "unique container that must be on its host; with :SCORE, had better be; may be repeated")
 	cmd.Flags().StringArrayVar(&p.Apart, "apart", nil, "unique container that must not be on its host; with :SCORE, had better not be; may be repeated")
+	cmd.Flags().StringArrayVar(&p.Discover, "discover", nil, "whether it counts that a host runs a copy: always, exclusive or never, a colon, and k=v or host=NAME, as never:rack=7; exclusive also binds its host; may be repeated")
 	cmd.Flags().IntVar(&p.Priority, "priority", 0, "where there is no room for all, those with a higher priority run")
 }
 
@@ -81,7 +82,7 @@ is 10 if something would change.`,
 }
 
 func placementNoun() show.Noun[api.Placement] {
-	n := show.NounOf("ctid", "name phase host epoch why place verdicts history data self_fence keeps+ banned+ left_ms++ changed_at+ ctid+", show.Cells[api.Placement]{
+	n := show.NounOf("ctid", "name phase host epoch why place verdicts history data self_fence copies+ keeps+ banned+ left_ms++ changed_at+ ctid+", show.Cells[api.Placement]{
 		"place":    func(p api.Placement) any { return sayPlace(p.Place) },
 		"verdicts": func(p api.Placement) any { return conn.Each(p.Verdicts, sayVerdict) },
 		"history": func(p api.Placement) any {
@@ -97,7 +98,7 @@ func sayPlace(p api.Wishes) (all []string) {
 	for _, part := range []struct {
 		word string
 		what []string
-	}{{"must be on", split(p.Selector)}, {"prefers", p.Prefer}, {"avoids", p.Avoid}, {"near", p.Near}, {"apart from", p.Apart}} {
+	}{{"must be on", split(p.Selector)}, {"prefers", p.Prefer}, {"avoids", p.Avoid}, {"near", p.Near}, {"apart from", p.Apart}, {"discovery", p.Discover}} {
 		if len(part.what) > 0 {
 			all = append(all, part.word+" "+strings.Join(part.what, ", "))
 		}

@@ -22,8 +22,9 @@ func Command(ui *term.UI, more ...*cobra.Command) *cobra.Command {
 		Use: "sim FILE", Short: "Play what a fleet does with unique containers when hosts fail", Args: term.Exactly(1),
 		Long: `Plays hosts, unique containers and faults on virtual time, with the code by which the
 coordinator decides, and prints what happens. It asks no coordinator and changes nothing.
-An observer looks for what must never be: two copies at one time, or an epoch that falls.
-The exit code is 1 if it finds any.
+An observer looks for what must never be: two copies at one time, an epoch that falls, or a
+fence of a host that is back, of one that was fenced already, or while the coordinator's own
+side has failed. The exit code is 1 if it finds any.
 
 A line of FILE is one of these (- is standard input; # begins a comment):
 
@@ -31,11 +32,15 @@ A line of FILE is one of these (- is standard input; # begins a comment):
   network loss=5% latency=200ms
   host edge-01 cpu=400% memory=8GiB fence=guard drift=5
   workload db on=edge-01 cpu=100% memory=1GiB priority=5 data=none
+  fence first=auto action=reboot grace=10s per-hour=3 witness
+  device pdu hosts=edge-01,edge-02 level=1 tries=2 try=60s delay=0s
   at 5m cut edge-01 for 10m
   until 30m
 
 The faults are cut, power-off, stop-agent, kill-agent, pause, unkillable, old-disk, drain
-and maintenance of a host, and restart and cut-all of the coordinator.`,
+and maintenance of a host, and restart and cut-all of the coordinator. A device can be
+device-hangs (no answer comes), device-lies (it tells that it has switched off what is on) and
+device-mixed (it answers for another of its hosts whether that is on).`,
 		Example: "  hostler sim ./lost.sim\n  hostler sim ./lost.sim --quiet",
 	}
 	cmd.AddCommand(more...)
@@ -67,12 +72,15 @@ func read(stdin io.Reader, path string) (sim.World, error) {
 
 // report prints what a play came to.
 func report(out io.Writer, w sim.World, r sim.Report) error {
-	fmt.Fprintf(out, "\nplayed %s of %d hosts and %d workloads: %d takeovers, longest time without one of them %s\n", w.Until, len(w.Hosts), len(w.Workloads), r.Takeovers, r.Longest.Round(time.Millisecond))
+	fmt.Fprintf(out, "\nplayed %s of %d hosts and %d workloads: %d takeovers, %d fences, longest time without one of them %s\n", w.Until, len(w.Hosts), len(w.Workloads), r.Takeovers, r.Fences, r.Longest.Round(time.Millisecond))
 	for _, name := range slices.Sorted(maps.Keys(r.Stopped)) {
 		fmt.Fprintf(out, "at the end %s runs nowhere: %s\n", name, r.Stopped[name])
 	}
 	if len(r.Violations) == 0 {
 		fmt.Fprintln(out, "never two copies at one time, and never a lower epoch after a higher one")
+		if r.Fences > 0 {
+			fmt.Fprintln(out, "never a fence of a host that was back or was fenced already, nor while our own side had failed")
+		}
 		return nil
 	}
 	for _, v := range r.Violations {

@@ -1,4 +1,6 @@
-package main
+// Package oom judges whether processes were killed for want of memory: of the host, or of a
+// container within its limit. It is pure: samples go in, alerts that change come out.
+package oom
 
 import (
 	"fmt"
@@ -14,9 +16,8 @@ import (
 // calm is how long nothing must have been killed until an alert about it is cleared.
 const calm = 15 * time.Minute
 
-// ooms judge whether processes were killed for want of memory: of the host, or of a
-// container within its limit. They are pure but for what they remember.
-type ooms struct {
+// Judge remembers what was killed, and which alerts are raised. It is for one goroutine.
+type Judge struct {
 	raised map[string]bool          // alerts, by id, as the queue has them
 	last   map[string]time.Duration // when something was killed, on the boot clock
 	// limited are the containers that were at their limit in the sample before: the kernel
@@ -24,10 +25,10 @@ type ooms struct {
 	limited map[string]bool
 }
 
-// newOOMs takes the alerts that are raised. When that happened is not known: they count
-// from now.
-func newOOMs(raised []string, now time.Duration) ooms {
-	o := ooms{make(map[string]bool), make(map[string]time.Duration), make(map[string]bool)}
+// New takes the alerts that are raised, by their ids. When that happened is not known: they
+// count from now, a time of the boot clock.
+func New(raised []string, now time.Duration) Judge {
+	o := Judge{make(map[string]bool), make(map[string]time.Duration), make(map[string]bool)}
 	for _, id := range raised {
 		if id == string(warnings.HostOOM) || strings.HasPrefix(id, string(warnings.ContainerOOM)+"/") {
 			o.raised[id], o.last[id] = true, now
@@ -36,8 +37,8 @@ func newOOMs(raised []string, now time.Duration) ooms {
 	return o
 }
 
-// judge returns the alerts that change with a sample. They are told again until told.
-func (o ooms) judge(s metrics.Sample, now time.Duration) (changes []protocol.Alert) {
+// Changes returns the alerts that change with a sample. They are told again until [Judge.Told].
+func (o Judge) Changes(s metrics.Sample, now time.Duration) (changes []protocol.Alert) {
 	var host, within float64
 	at := s.At.UnixMilli()
 	byHost := o.byHost(s)
@@ -78,7 +79,7 @@ func (o ooms) judge(s metrics.Sample, now time.Duration) (changes []protocol.Ale
 
 // byHost returns the containers of which the kernel says that they are not at their limit:
 // what was killed in them was killed for the host. Version 1 of control groups does not say.
-func (o ooms) byHost(s metrics.Sample) map[string]bool {
+func (o Judge) byHost(s metrics.Sample) map[string]bool {
 	not, limited := make(map[string]bool), make(map[string]bool)
 	for _, v := range s.Values {
 		if v.Metric != metrics.OOMLimit {
@@ -92,8 +93,8 @@ func (o ooms) byHost(s metrics.Sample) map[string]bool {
 	return not
 }
 
-// told notes a change that is durable.
-func (o ooms) told(a protocol.Alert) {
+// Told notes a change that is durable.
+func (o Judge) Told(a protocol.Alert) {
 	if o.raised[a.ID] = a.Raised; !a.Raised {
 		delete(o.raised, a.ID)
 		delete(o.last, a.ID)

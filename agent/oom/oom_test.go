@@ -1,4 +1,4 @@
-package main
+package oom
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 
 // TestOOM follows kills in two containers and on the host.
 func TestOOM(t *testing.T) {
-	o := newOOMs([]string{"container.oom/old", "measured.ram.warning//", "host.degraded"}, 0)
+	o := New([]string{"container.oom/old", "measured.ram.warning//", "host.degraded"}, 0)
 	at := func(s time.Duration, kills map[string]float64, want ...string) {
 		t.Helper()
 		sample := metrics.Sample{At: time.Unix(int64(s/time.Second), 0)}
@@ -19,7 +19,7 @@ func TestOOM(t *testing.T) {
 			sample.Values = append(sample.Values, metrics.Value{Series: metrics.Series{Container: name, Metric: metrics.OOM}, Mean: n})
 		}
 		var got []string
-		for _, a := range o.judge(sample, s) {
+		for _, a := range o.Changes(sample, s) {
 			word := "-"
 			if a.Raised {
 				word = "+"
@@ -29,7 +29,7 @@ func TestOOM(t *testing.T) {
 				t.Errorf("%s says nothing: %+v", a.ID, a)
 			}
 			if !strings.HasSuffix(a.ID, "untold") {
-				o.told(a)
+				o.Told(a)
 			}
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {
@@ -66,7 +66,7 @@ func TestOOMKinds(t *testing.T) {
 		"killed a moment later": {[]map[string]kills{{"": {0, -1}, "web": {0, 1}}, {"": {1, -1}, "web": {1, 0}}}, []string{"container.oom/web"}},
 		"killed long after":     {[]map[string]kills{{"web": {0, 1}}, {"web": {0, 0}}, {"": {1, -1}, "web": {1, 0}}}, []string{"host.oom"}},
 	} {
-		o := newOOMs(nil, 0)
+		o := New(nil, 0)
 		var got []string
 		for n, one := range c.samples {
 			var s metrics.Sample
@@ -76,9 +76,9 @@ func TestOOMKinds(t *testing.T) {
 					s.Values = append(s.Values, metrics.Value{Series: metrics.Series{Container: name, Metric: metrics.OOMLimit}, Mean: k.limit})
 				}
 			}
-			for _, a := range o.judge(s, time.Duration(n)*metrics.Interval) {
+			for _, a := range o.Changes(s, time.Duration(n)*metrics.Interval) {
 				got = append(got, a.ID)
-				o.told(a)
+				o.Told(a)
 			}
 		}
 		if slices.Sort(got); !slices.Equal(got, c.want) {
