@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/containers"
+	"github.com/hostler-io/hostler/agent/drill"
 	"github.com/hostler-io/hostler/agent/lease"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
@@ -109,6 +110,9 @@ type Config struct {
 	// Programs are the agent's own and how they are replaced. Without it upgrades are
 	// refused as unsupported.
 	Programs *upgrade.Programs
+
+	// Faults are what drills make. Without one, a drill of it is refused as unsupported.
+	Faults drill.Faults
 
 	// Watch looks after the host beside the agent until ctx ends, and raises and clears
 	// alerts: raise returns when the change is durable, or why it is not. Default: none.

@@ -26,6 +26,7 @@ type wires struct {
 	leads   []string
 	applied int
 	broken  error
+	failed  map[string]error
 	listens map[string]string // who has a port
 }
 
@@ -45,18 +46,18 @@ func (*wires) Plan(n queue.Network, ipv6 bool, _ []queue.Network) (queue.Network
 	return n, nil
 }
 
-func (w *wires) Apply(_ context.Context, _ []queue.Network, all []containers.Exposed) error {
+func (w *wires) Apply(_ context.Context, _ []queue.Network, all []containers.Exposed) (map[string]error, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken != nil {
-		return w.broken
+		return w.failed, w.broken
 	}
 	w.applied++
 	w.leads = nil
 	for _, e := range all {
 		w.leads = append(w.leads, fmt.Sprintf("%s %s", e.Port, e.Address))
 	}
-	return nil
+	return w.failed, nil
 }
 
 func (w *wires) Listener(m port.Mapping) (string, error) { return w.listens[m.Outer()], nil }
@@ -140,7 +141,14 @@ func TestExpose(t *testing.T) {
 		do(exposing(1, "8443:443"), "no packet filter")
 		net.mu.Lock()
 		net.broken = nil
+		net.failed = map[string]error{"": errors.New("bridge of another program")}
 		net.mu.Unlock()
+		do(exposing(1, "8443:443"), "bridge of another program")
+		net.mu.Lock()
+		net.failed = map[string]error{"other": errors.New("no uplink")}
+		net.mu.Unlock()
+		do(exposing(1, "8444:444"), "DONE") // it is of no concern to it
+		do(unexposing(1, "8444/tcp"), "DONE")
 		w.pass(time.Minute)
 		leads("8080:80/tcp 10.9.0.2")
 		if len(must(w.lxc.List(t.Context()))) != 1 {
@@ -182,6 +190,22 @@ func TestExposeWithoutNetwork(t *testing.T) {
 		}
 		if w.state(1) != container.StateRunning {
 			t.Errorf("the container is %s", w.state(1))
+		}
+	})
+}
+
+// TestNetworkThatContradictsItself: an isolated network is not connected to machines
+// elsewhere.
+func TestNetworkThatContradictsItself(t *testing.T) {
+	net := &wires{}
+	in(t, func(c *agent.Config) { c.Network = net }, func(t *testing.T, w *world) {
+		for n, want := range map[byte]string{1: "refuse FAILED bad_spec", 2: "succeed DONE ok"} {
+			args := protocol.NetworkArgs{Network: fmt.Sprint("net-", n), VLAN: 7, Isolated: n == 1}
+			w.coord.order(actionID(n), protocol.Spec{Kind: protocol.KindNetworkCreate, Args: &args})
+			w.pass(time.Second)
+			if got := w.coord.told(actionID(n)); !slices.Contains(got, want) {
+				t.Errorf("isolated %v: %q, want %q", args.Isolated, got, want)
+			}
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/containers"
+	"github.com/hostler-io/hostler/agent/drill"
 	"github.com/hostler-io/hostler/agent/lease"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
@@ -89,6 +90,7 @@ func (a *Agent) handlers() map[protocol.Kind]actions.Handler {
 		Programs: cfg.Programs, Loop: a.loop, Actions: a.actions, Payload: a.relay.Payload,
 		Connected: func() bool { return a.uplink.Standing().Connected }, Log: cfg.Log,
 	})
+	all[protocol.KindHostDrill] = drill.New(drill.Config{Faults: cfg.Faults, Loop: a.loop, Log: cfg.Log})
 	all[protocol.KindPing], all[protocol.KindPolicySet] = actions.Ping(), a.rights
 	return all
 }

@@ -107,7 +107,32 @@ func TestVolumes(t *testing.T) {
 		w.coord.order(actionID(9), with(4, true))
 		w.pass(time.Second)
 		for _, n := range []byte{8, 9} {
-			w.expect(actionID(n), "start RUNNING", "succeed DONE ok")
+			if got := w.coord.told(actionID(n)); !slices.Contains(got, "succeed DONE ok") {
+				t.Errorf("creation %d of a privileged one: %q", n, got)
+			}
+		}
+	})
+}
+
+// TestClaimsThatComeTogether: what two orders of one message cannot both have, one of them
+// has.
+func TestClaimsThatComeTogether(t *testing.T) {
+	s := &shelf{owned: make(map[string]int)}
+	in(t, func(c *agent.Config) { c.Volumes = s }, func(t *testing.T, w *world) {
+		w.line.breaks(true)
+		for n := range byte(3) {
+			spec := creation(n+1, false)
+			spec.Args = &protocol.CreateArgs{Template: "busybox", Volumes: []string{"data:/srv"}}
+			w.coord.order(actionID(n+1), spec)
+		}
+		w.pass(time.Minute)
+		w.line.heal()
+		w.pass(time.Minute)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		for n := range byte(2) {
+			if got := w.coord.told(actionID(n + 2)); !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "fail FAILED") }) {
+				t.Errorf("creation %d with the volume of another container: %q", n+2, got)
+			}
 		}
 	})
 }

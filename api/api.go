@@ -303,6 +303,7 @@ type Kind struct {
 	RootEquivalent bool           `json:"root_equivalent,omitempty" doc:"A person who may ask for it can become root on the host"`
 	Cancellable    bool           `json:"cancellable,omitempty" doc:"It can be cancelled while it runs"`
 	Preempts       bool           `json:"preempts,omitempty" doc:"It goes past actions that wait"`
+	Admin          bool           `json:"admin,omitempty" doc:"Admins alone may ask for it"`
 	Schema         map[string]any `json:"schema" doc:"The JSON Schema of its specs"`
 	Args           map[string]any `json:"args" doc:"The JSON Schema of its arguments"`
 	Example        map[string]any `json:"example" doc:"Arguments that it takes"`

@@ -54,6 +54,7 @@ type ContainerDetails struct {
 	Command  []string `json:"command,omitempty"`  // none if it is that of its image
 	// What it has now.
 	Class      string           `json:"class"`
+	Epoch      string           `json:"epoch,omitempty"` // under which a unique one runs, or ran last
 	Offline    string           `json:"offline"`
 	Labels     []string         `json:"labels"`
 	Privileged bool             `json:"privileged"`

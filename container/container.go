@@ -140,11 +140,42 @@ type Freezer interface {
 	Unfreeze(ctx context.Context, name string) (Info, error)
 }
 
-// Starter is a runtime that can start a container within limits.
+// Starter is a runtime that can start a container on terms.
 type Starter interface {
-	// StartLimited is Start, but that these files of the container's control groups are
-	// written before its first process begins. One that runs already is left as it is.
-	StartLimited(ctx context.Context, name string, files []GroupFile) (Info, error)
+	// StartOn is Start, but that the terms hold when the first process of the container
+	// begins. One that runs already is left as it is.
+	StartOn(ctx context.Context, name string, terms Terms) (Info, error)
+}
+
+// Terms are those of one start of a container.
+type Terms struct {
+	// Groups are files of its control groups, which are written.
+	Groups []GroupFile `json:",omitzero"`
+	// Epoch is that under which a unique container runs from this start on, as the
+	// container is told it by [EpochVariable] and in [EpochFile]. Empty: the container is
+	// not unique.
+	Epoch string `json:",omitzero"`
+	// UntilMS is when the start is allowed no more, by the boot clock in milliseconds; it
+	// is read only with an Epoch.
+	UntilMS int64 `json:",omitzero"`
+}
+
+// How the processes of a unique container learn the epoch under which they run.
+const (
+	// EpochVariable is a variable of its first process.
+	EpochVariable = "HOSTLER_EPOCH"
+	// EpochFile is a file in the container, which it cannot change: the epoch and the end of
+	// a line. It is not in /run, over which the init of many a container mounts.
+	EpochFile = "/etc/hostler/epoch"
+)
+
+// Holder is a runtime whose containers can be unique: it tells them their epoch, has
+// nothing but StartOn start them, and knows by which name all their processes are killed.
+type Holder interface {
+	Starter
+	// Group returns the component of a control group's path that all processes of a
+	// container have, before it is started as well.
+	Group(ctx context.Context, name string) (string, error)
 }
 
 // GroupFile is what is written into a file of a control group. A file may be written
@@ -280,6 +311,8 @@ type CreateSpec struct {
 	// Privileged makes root in the container root of the host. Else the container
 	// gets ids of the host that no other one has.
 	Privileged bool `json:",omitzero"`
+	// Unique tells that only a start under an epoch may start it; see [Holder].
+	Unique bool `json:",omitzero"`
 	// Image is what it is made from, if that is no template: then Template is a name.
 	Image *Image `json:",omitzero"`
 	// Hostname is the name that it calls itself; empty is Name.

@@ -151,7 +151,8 @@ func floodOfMessages(t *testing.T, s *siege) {
 		t.Errorf("the flood was cut %d times, and %v messages were above the limit", cuts, limited)
 	}
 	for _, e := range s.events.since(mark) {
-		if e.Host == "edge-01" && e.Type != "action.state" {
+		// Tests beside this one make and remove interfaces of the machine, which is changed by that.
+		if e.Host == "edge-01" && e.Type != "action.state" && e.Type != "host.changed" {
 			t.Errorf("the other host: %+v", e)
 		}
 	}

@@ -21,6 +21,7 @@ func TestNetworks(t *testing.T) {
 	l.must(t, "net", "create", host, "back")
 	l.cli(t, "net", "create", host, "back").exits(t, 1, "a network \"back\" exists")
 	l.cli(t, "net", "create", host, "wide", "--ipv4", "8.8.8.0/24").exits(t, 2, "is no private network")
+	l.cli(t, "net", "create", host, "both", "--vlan", "7", "--isolated").exits(t, 1, "leave one out")
 	taken := l.nodes[host].Address
 	l.cli(t, "net", "create", host, "mine", "--ipv4", netip.MustParsePrefix(taken+"/24").Masked().String()).exits(t, 1, "this host has addresses or routes in")
 	if _, err := os.Stat("/proc/net/vlan"); err != nil {

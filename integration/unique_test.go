@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/podmantest"
 )
 
 // lease is what the coordinator says of the only unique container.
@@ -99,6 +101,76 @@ func (h *host) guards(t testing.TB) (all []int) {
 	return all
 }
 
+// told wants that the first process of a unique container is told an epoch.
+func told(t testing.TB, init int, epoch string) {
+	t.Helper()
+	proc := fmt.Sprintf("/proc/%d", init)
+	if env := strings.Split(read(t, proc+"/environ"), "\x00"); !slices.Contains(env, "HOSTLER_EPOCH="+epoch) {
+		t.Errorf("its first process has %q, want HOSTLER_EPOCH=%s", env, epoch)
+	}
+	if got := read(t, proc+"/root/etc/hostler/epoch"); got != epoch+"\n" {
+		t.Errorf("/etc/hostler/epoch says %q, want %s", got, epoch)
+	}
+}
+
+// TestUniqueInPodman: a container of podman is unique as one of LXC is. When its host hears no
+// coordinator, it is dead before the lease can be over for anybody; nobody starts it by
+// hand; and it runs again when the coordinator is back.
+func TestUniqueInPodman(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[lease]\nttl_seconds = 15\nkill_seconds = 2\nmargin_seconds = 1\n")
+	w.coordinator.end(t, term)
+	w.startCoordinator(t)
+	s := podmantest.Start(t)
+	h := w.newHost(t, "edge-01", false)
+	write(t, h.config(), read(t, h.config())+"[podman]\nuse = \"on\"\nsocket = \""+s.Socket+"\"\n[unique]\nguard = true\npausable = \"no\"\n")
+	p, words := h.join(t, w.invite(t))
+	w.must(t, "host", "approve", h.name, "--words", words)
+	p.finish(t).exits(t, 0)
+	h.start(t)
+	w.must(t, "ct", "create", "edge-01/db", podmantest.Image, "--class", "unique", "--data", "none", "--start")
+	first := w.lease(t)
+	if first.Host != "edge-01" || first.Phase != "held" || first.LeftMS <= 0 {
+		t.Fatalf("%+v", first)
+	}
+	initOf := func() int {
+		pid, err := strconv.Atoi(s.Podman(t, "inspect", "--format", "{{.State.Pid}}", "db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	pid := initOf()
+	told(t, pid, first.Epoch)
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+
+	// A lease that was granted just now lasts for 15 s, and a kill takes 2 s at most.
+	w.coordinator.end(t, kill)
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 17_000); n != 1 {
+		t.Fatalf("it lives 17 s after the coordinator has ended: %v", err)
+	}
+	if err := s.Try("start", "db"); err == nil {
+		t.Error("it is started by hand without a lease")
+	}
+	started := s.Next(t, "start", "db")
+	w.startCoordinator(t)
+	started()
+	told(t, initOf(), w.lease(t).Epoch)
+	w.must(t, "ct", "stop", "edge-01/db", "--grace", "1s")
+	if err := s.Try("start", "db"); err == nil {
+		t.Error("it is started by hand though its user has stopped it")
+	}
+	w.must(t, "ct", "rm", "edge-01/db", "--yes")
+	if left := s.Podman(t, "secret", "ls", "--quiet"); left != "" {
+		t.Errorf("secrets are left: %s", left)
+	}
+}
+
 // TestUniqueMoves: a unique container runs on one host. When the agent of that is dead, the
 // guard kills it at the end of the lease, and only then another host starts it, under a
 // higher epoch. The first host, when it is back, does not start its old copy.
@@ -124,6 +196,10 @@ func TestUniqueMoves(t *testing.T) {
 		t.Fatalf("%+v", first)
 	}
 	pid := a.initPID(t, "db")
+	told(t, pid, first.Epoch)
+	if out := w.must(t, "ct", "config", "ls", "edge-01/db"); !strings.Contains(out, first.Epoch) {
+		t.Errorf("ct config ls: %s", out)
+	}
 
 	a.agent.end(t, kill)
 	gone := w.awaitLease(t, "edge-02 holds it", func(l api.Lease) bool { return l.Host == "edge-02" && l.Phase == "held" })
@@ -131,8 +207,13 @@ func TestUniqueMoves(t *testing.T) {
 		t.Fatalf("it still runs on edge-01 when edge-02 is to start it: %+v", gone)
 	}
 	w.placed(t, "edge-02", "db")
-	if second := w.lease(t); second.Epoch == first.Epoch || second.CTID != first.CTID {
+	second := w.lease(t)
+	if second.Epoch == first.Epoch || second.CTID != first.CTID {
 		t.Errorf("first %+v, then %+v", first, second)
+	}
+	told(t, b.initPID(t, "db"), second.Epoch)
+	if out, err := exec.Command("lxc-start", "-P", a.path("lxc"), "-n", "db").CombinedOutput(); err == nil {
+		t.Errorf("the copy with the old epoch is started by hand on edge-01: %s", out)
 	}
 
 	a.start(t)

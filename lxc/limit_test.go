@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/cgroup"
 	"github.com/hostler-io/hostler/protocol/limit"
 )
@@ -38,7 +39,7 @@ func TestFirstProcessIsLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := m.StartLimited(t.Context(), spec.Name, files)
+	info, err := m.StartOn(t.Context(), spec.Name, container.Terms{Groups: files})
 	if err != nil {
 		t.Fatal(err)
 	}

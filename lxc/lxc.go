@@ -110,6 +110,7 @@ type helper interface {
 // Runtime is LXC on this host. All methods may be called concurrently.
 type Runtime struct {
 	upgrading
+	groups
 	cfg    Config
 	helper helper
 	inits  inits
@@ -124,7 +125,7 @@ var (
 	_ container.Cloner   = (*Runtime)(nil)
 	_ container.Adopter  = (*Runtime)(nil)
 	_ container.Freezer  = (*Runtime)(nil)
-	_ container.Starter  = (*Runtime)(nil)
+	_ container.Holder   = (*Runtime)(nil)
 	_ container.Logger   = (*Runtime)(nil)
 	_ container.Watcher  = (*Runtime)(nil)
 	_ container.Busy     = (*Runtime)(nil)
@@ -187,13 +188,21 @@ func (r *Runtime) Inspect(ctx context.Context, name string) (container.Info, err
 
 // Start implements container.Runtime.
 func (r *Runtime) Start(ctx context.Context, name string) (container.Info, error) {
-	return r.StartLimited(ctx, name, nil)
+	return r.StartOn(ctx, name, container.Terms{})
 }
 
-// StartLimited implements container.Starter.
-func (r *Runtime) StartLimited(ctx context.Context, name string, files []container.GroupFile) (container.Info, error) {
-	a, err := r.call(ctx, wire.OpStart, r.cfg.Deadlines.Start, wire.Request{Name: name, Groups: files})
+// StartOn implements container.Starter.
+func (r *Runtime) StartOn(ctx context.Context, name string, terms container.Terms) (container.Info, error) {
+	a, err := r.call(ctx, wire.OpStart, r.cfg.Deadlines.Start, wire.Request{Name: name, Terms: terms})
 	return after(a), err
+}
+
+// groups are the control groups of containers.
+type groups struct{}
+
+// Group implements container.Holder.
+func (groups) Group(_ context.Context, name string) (string, error) {
+	return "lxc.payload." + name, nil
 }
 
 // Stop implements container.Runtime. A frozen container cannot hear the
@@ -329,7 +338,7 @@ func (r *Runtime) call(ctx context.Context, op string, limit time.Duration, req 
 	defer cancel()
 	deadline, _ := ctx.Deadline()
 	req.Version = wire.Version
-	req.LXCPath = r.cfg.LXCPath
+	req.LXCPath, req.Helper = r.cfg.LXCPath, r.cfg.Helper
 	req.LockDir = r.cfg.LockDir
 	req.IDs = r.cfg.IDs
 	req.Timeout = time.Until(deadline)

@@ -214,7 +214,10 @@ func TestConformance(t *testing.T) {
 		m := newMachine(t, func(c *lxc.Config) { c.Images = images })
 		return containertest.Subject{
 			Runtime: m.Runtime, Spec: m.specs,
-			Kill:    func(t *testing.T, name string) { killInit(t, m, name) },
+			Kill: func(t *testing.T, name string) { killInit(t, m, name) },
+			ByHand: func(t *testing.T, name string) error {
+				return exec.CommandContext(context.WithoutCancel(t.Context()), "lxc-start", "-P", m.cfg.LXCPath, "-n", name).Run()
+			},
 			Print:   func(t *testing.T, name, line string) { printTo(t, m, name, line) },
 			Foreign: func(t *testing.T) string { return m.foreign(t) },
 		}

@@ -137,6 +137,9 @@ func (c *Collector) container(ct Container, f families, now time.Duration) {
 	if n, ok := field(events, "oom_kill"); ok {
 		c.grown(of(OOM, ""), n, now)
 	}
+	if n, ok := field(events, "oom"); ok { // version 2 alone counts that
+		c.grown(of(OOMLimit, ""), n, now)
+	}
 	if n, ok := number(g.v2("pids.current")); ok {
 		c.set(of(Tasks, ""), n)
 	} else if n, ok := number(g.file("pids", "pids.current")); ok {

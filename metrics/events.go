@@ -20,18 +20,31 @@ var stalls = map[string]string{
 
 // Watch calls wake when the kernel tells that something has become worse, until ctx ends:
 // tasks begin to wait for memory or disks (PSI), or a process was killed for want of memory
-// (the kernel's log). It returns what cannot be watched on this host, nil if ctx ended
-// before: samples are taken anyway, and are late then.
-func Watch(ctx context.Context, wake func()) error {
+// (the kernel's log). It calls lacks with what cannot be watched on this host, as soon as it
+// knows: the rest is watched, and samples are late where nothing tells.
+func Watch(ctx context.Context, wake func(), lacks func(error)) {
+	watchAll(ctx, lacks,
+		func() error { return watchPressure(ctx, stalls, wake) },
+		func() error {
+			f, err := openLog("/dev/kmsg")
+			if err != nil {
+				return err
+			}
+			return watchLog(ctx, f, wake)
+		})
+}
+
+// watchAll watches until all have ended, and tells which did before ctx.
+func watchAll(ctx context.Context, lacks func(error), watches ...func() error) {
 	var all sync.WaitGroup
-	var pressure, log error
-	all.Go(func() { pressure = watchPressure(ctx, stalls, wake) })
-	all.Go(func() { log = watchLog(ctx, "/dev/kmsg", wake) })
-	all.Wait()
-	if ctx.Err() != nil {
-		return nil
+	for _, watch := range watches {
+		all.Go(func() {
+			if err := watch(); err != nil && ctx.Err() == nil {
+				lacks(err)
+			}
+		})
 	}
-	return errors.Join(pressure, log)
+	all.Wait()
 }
 
 // watchPressure arms triggers, and waits for them on a thread of its own: what the kernel
@@ -88,15 +101,20 @@ func watchPressure(ctx context.Context, triggers map[string]string, wake func())
 // maxLogRecord is the longest record of the kernel's log.
 const maxLogRecord = 8 << 10
 
-// watchLog reads the kernel's log from its end.
-func watchLog(ctx context.Context, path string, wake func()) error {
+// openLog opens the kernel's log at its end.
+func openLog(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err == nil {
-		_, err = f.Seek(0, io.SeekEnd)
-	}
 	if err != nil {
-		return fmt.Errorf("watching the kernel's log: %w", err)
+		return nil, fmt.Errorf("watching the kernel's log: %w", err)
 	}
+	if _, err := f.Seek(0, io.SeekEnd); err != nil {
+		return nil, errors.Join(fmt.Errorf("watching the kernel's log: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// watchLog reads the kernel's log from where it stands, and closes it.
+func watchLog(ctx context.Context, f *os.File, wake func()) error {
 	defer f.Close()
 	undo := context.AfterFunc(ctx, func() { _ = f.Close() }) // it ends the read
 	defer undo()

@@ -2,6 +2,8 @@ package metrics
 
 import (
 	"context"
+	"errors"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -65,13 +67,62 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestLogWakes reads the real log of the kernel, into which a test may write.
+// TestLogWakes writes into the real log of the kernel, as root may, what the kernel writes
+// when it has killed a process, behind a record that tells of nothing.
 func TestLogWakes(t *testing.T) {
+	log, err := openLog("/dev/kmsg")
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- watchLog(ctx, "/dev/kmsg", func() {}) }()
+	woken, done := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		done <- watchLog(ctx, log, func() {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	for _, record := range []string{"<13>hostler: a test reads this log\n", "<13>oom-kill:constraint=NONE, which a test of hostler has written\n"} {
+		if err := os.WriteFile("/dev/kmsg", []byte(record), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-woken:
+	case err := <-done:
+		t.Fatalf("it ended: %v", err)
+	case <-time.After(time.Minute):
+		t.Error("nothing was told")
+	}
 	stop()
 	if err := <-done; err == nil {
 		t.Error("it ended without a reason")
+	}
+}
+
+// TestWatchTells: what cannot be watched is told while the rest is watched.
+func TestWatchTells(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	lacks, ended := make(chan error, 2), make(chan struct{})
+	go func() {
+		defer close(ended)
+		watchAll(ctx, func(err error) { lacks <- err },
+			func() error { return errors.New("no pressure here") },
+			func() error { <-ctx.Done(); return ctx.Err() })
+	}()
+	select {
+	case err := <-lacks:
+		if err.Error() != "no pressure here" {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("that a watch has failed is not told while another goes on")
+	}
+	stop()
+	<-ended
+	if len(lacks) > 0 {
+		t.Errorf("the end of all is told as a failure: %v", <-lacks)
 	}
 }

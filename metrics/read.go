@@ -40,7 +40,7 @@ type Point struct {
 func Read(dir string, q Query) ([]Line, error) {
 	from := 0
 	for i, t := range tiers[:len(tiers)-1] {
-		reach := time.Duration(t.file*(t.files-1)) * max(t.step, Interval)
+		reach := t.file * time.Duration(t.files-1)
 		if q.Now.Sub(q.Since) > reach {
 			from = i + 1
 		}

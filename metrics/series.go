@@ -46,6 +46,7 @@ const (
 	WaitMemory  Metric = "psi_memory"
 	WaitIO      Metric = "psi_io"
 	OOM         Metric = "oom"
+	OOMLimit    Metric = "oom_limit"
 	Heat        Metric = "temperature"
 	Restarts    Metric = "restarts"
 	QueueAge    Metric = "queue_age"
@@ -101,6 +102,7 @@ var all = []Info{
 	{WaitMemory, Percent, "Time in which some task waited for memory (PSI).", "", true, true},
 	{WaitIO, Percent, "Time in which some task waited for a disk (PSI).", "", true, true},
 	{OOM, Count, "Processes that the kernel has killed for want of memory since the sample before; those of the host include those of its containers.", "", true, true},
+	{OOMLimit, Count, "How often the container has wanted more memory than its limit leaves it, since the sample before, so that a process had to be killed. Where it is 0 and oom is not, the memory of the host was used up.", "", false, true},
 	{Heat, Celsius, "Temperature of a thermal zone.", "zone", true, false},
 	{Restarts, Count, "How often the container has ended and runs again, within the last hour.", "", false, true},
 	{QueueAge, Seconds, "How long something has waited for the coordinator's receipt; 0 if nothing waits.", "", true, false},

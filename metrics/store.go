@@ -20,14 +20,14 @@ import (
 type tier struct {
 	name  string
 	step  time.Duration // between two samples; 0 keeps each as it was taken
-	file  int           // samples in a file
+	file  time.Duration // that the samples of a file stand for
 	files int           // files that are kept, with the one that is written
 }
 
 var tiers = []tier{
-	{"raw", 0, 40, 7},                  // 10 min × 6 = 1 h, and the one that is written
-	{"minute", time.Minute, 120, 13},   // 2 h × 12 = 1 day
-	{"five", 5 * time.Minute, 144, 15}, // 12 h × 14 = 7 days
+	{"raw", 0, 10 * time.Minute, 7},               // × 6 = 1 h, and the one that is written
+	{"minute", time.Minute, 2 * time.Hour, 13},    // × 12 = 1 day
+	{"five", 5 * time.Minute, 12 * time.Hour, 15}, // × 14 = 7 days
 }
 
 // DefaultLimit is how many bytes samples may take on the disk. A host with 20
@@ -47,8 +47,9 @@ type Store struct {
 type series struct {
 	tier
 	dir    string
-	number int // of the file that is written
-	taken  int // samples in it
+	number int           // of the file that is written
+	taken  int           // samples in it
+	span   time.Duration // that these stand for; samples come sooner while a host is short of something
 	enc    encoder
 	fold   fold
 }
@@ -99,19 +100,21 @@ func (t *series) resume(path string) error {
 	}
 	defer f.Close()
 	d := decoder{r: bufio.NewReader(f)}
-	n := 0
+	n, span := 0, time.Duration(0)
 	for ; ; n++ {
-		if _, err = d.next(); err != nil {
+		s, err := d.next()
+		if err != nil {
 			break
 		}
+		span += t.share(s)
 	}
-	if n == 0 || n >= t.file {
+	if n == 0 || span >= t.file {
 		return errRecord
 	}
 	if err := f.Truncate(d.whole); err != nil {
 		return err
 	}
-	t.taken, t.enc.numbers = n, make(map[Series]uint64)
+	t.taken, t.span, t.enc.numbers = n, span, make(map[Series]uint64)
 	for i, s := range d.series {
 		t.enc.numbers[s] = uint64(i)
 	}
@@ -198,16 +201,23 @@ func (t *series) append(s Sample) (n int, err error) {
 		err = errors.Join(err, os.Remove(path)) // files without samples would drive others out
 	}
 	t.taken++
+	t.span += t.share(s)
 	// A record that is not whole ends what can be read of a file.
-	if err != nil || t.taken >= t.file {
+	if err != nil || t.span >= t.file {
 		t.next()
 	}
 	return len(b), err
 }
 
+// share is how much of the time of a file a sample takes: one that comes late, as after the
+// host has slept, no more than any other.
+func (t *series) share(s Sample) time.Duration {
+	return min(max(s.Span, time.Second), max(t.step, Interval))
+}
+
 // next goes on with another file.
 func (t *series) next() {
-	t.taken, t.enc = 0, encoder{}
+	t.taken, t.span, t.enc = 0, 0, encoder{}
 	t.number++
 }
 

@@ -149,8 +149,8 @@ func Owned(mark string) (map[string]string, error) {
 	return all, nil
 }
 
-// Plugins returns how many interfaces are plugged into a bridge; 0 if there is no such
-// bridge.
+// Plugins returns how many interfaces are plugged into a bridge, but for the one by which
+// its owner has connected it; 0 if there is no such bridge.
 func Plugins(name string) (n int, err error) {
 	links, err := dump(netlink.LinkList)
 	if err != nil {
@@ -158,7 +158,7 @@ func Plugins(name string) (n int, err error) {
 	}
 	at := slices.IndexFunc(links, func(l netlink.Link) bool { return l.Attrs().Name == name && l.Type() == "bridge" })
 	for _, l := range links {
-		if at >= 0 && l.Attrs().MasterIndex == links[at].Attrs().Index {
+		if at >= 0 && l.Attrs().MasterIndex == links[at].Attrs().Index && (tagOf(l) == 0 || l.Attrs().Alias != links[at].Attrs().Alias) {
 			n++
 		}
 	}

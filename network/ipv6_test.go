@@ -30,12 +30,18 @@ func TestIPv6(t *testing.T) {
 			Address6: netip.MustParsePrefix("fd13:213::2/64"), Gateway6: both.Address6.Addr()}))
 		must(t, network.Connect(network.Cable{Name: "hlt-c2", Bridge: "hlt-out", Peer: "eth0", PID: machine}, network.End{
 			Address: netip.MustParsePrefix("192.0.2.2/24"), Address6: netip.MustParsePrefix("2001:db8::2/64")}))
+		// This machine knows the way to the container, so that nothing but rules can be in it.
+		neighbour := stranger(t)
+		must(t, network.Connect(network.Cable{Name: "hlt-c3", Bridge: "hlt-out", Peer: "eth0", PID: neighbour}, network.End{
+			Address: netip.MustParsePrefix("192.0.2.3/24"), Gateway: netip.MustParseAddr("192.0.2.1"),
+			Address6: netip.MustParsePrefix("2001:db8::3/64"), Gateway6: netip.MustParseAddr("2001:db8::1")}))
 		serve := func(pid int, address string) net.Listener {
 			l := inside(t, pid, func() (net.Listener, error) { return net.Listen("tcp", address) })
 			t.Cleanup(func() { l.Close() })
 			return l
 		}
 		there, web4, web6 := serve(machine, "[2001:db8::2]:7000"), serve(ct, "10.213.78.2:80"), serve(ct, "[fd13:213::2]:80")
+		near4, near6 := serve(neighbour, "192.0.2.3:7000"), serve(neighbour, "[2001:db8::3]:7000")
 		// dial returns as whom the other end sees the caller; empty if it is not reached.
 		dial := func(pid int, to string, l net.Listener) string {
 			return inside(t, pid, func() (string, error) {
@@ -79,10 +85,32 @@ func TestIPv6(t *testing.T) {
 		if got := nft(t, "-a", "list", "table", "inet", "hostler"); got != before {
 			t.Errorf("applied again, the rules are\n%s\nand were\n%s", got, before)
 		}
+		ways := []struct {
+			what  string
+			from  int
+			to    string
+			l     net.Listener
+			known string
+		}{
+			{"the container", ct, "[2001:db8::3]:7000", near6, "fd13:213::2"},
+			{"by IPv4, the container", ct, "192.0.2.3:7000", near4, "10.213.78.2"},
+			{"the other way, the machine", neighbour, "[fd13:213::2]:80", web6, "2001:db8::3"},
+			{"the other way by IPv4, the machine", neighbour, "10.213.78.2:80", web4, "192.0.2.3"},
+		}
+		subnet.NAT = false
+		apply()
+		for _, w := range ways {
+			got := ""
+			for try := 0; try < 10 && got == ""; try++ { // the kernel looks first whether another has an address of IPv6
+				got = dial(w.from, w.to, w.l)
+			}
+			check("not isolated, "+w.what, got, w.known)
+		}
 		subnet.Isolated = true
 		apply()
-		check("isolated, the container", dial(ct, "[2001:db8::2]:7000", there), "")
-		check("isolated, by IPv4, the container", dial(ct, "192.0.2.2:22", there), "")
+		for _, w := range ways {
+			check("isolated, "+w.what, dial(w.from, w.to, w.l), "")
+		}
 		if b, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/forwarding"); err != nil || strings.TrimSpace(string(b)) != "1" {
 			t.Errorf("packets of IPv6 are forwarded: %q, %v", b, err)
 		}

@@ -40,25 +40,19 @@ func Look(name string, pids []int) (p Plugs, there bool, err error) {
 	if at := slices.IndexFunc(all, func(i Interface) bool { return i.Name == name }); at >= 0 {
 		p.Addresses = all[at].Addresses
 	}
-	leads := make(map[int]int) // index of our end → process
-	for _, pid := range pids {
-		_ = within(pid, func() error { // it may have ended
-			links, err := dump(netlink.LinkList)
-			for _, l := range links {
-				if l.Type() == "veth" {
-					leads[l.Attrs().ParentIndex] = pid
-				}
-			}
-			return err
-		})
-	}
 	links, err := dump(netlink.LinkList)
 	if err != nil {
 		return p, true, fmt.Errorf("listing links: %w", err)
 	}
+	leads := make(map[int]int) // number of a namespace → process
+	for _, pid := range pids {
+		if namespace, err := netlink.GetNetNsIdByPid(pid); err == nil && namespace >= 0 { // it may have ended
+			leads[namespace] = pid
+		}
+	}
 	for _, l := range links {
 		if l.Type() == "veth" && l.Attrs().MasterIndex == master.Attrs().Index {
-			p.Cables = append(p.Cables, PluggedCable{Name: l.Attrs().Name, PID: leads[l.Attrs().Index]})
+			p.Cables = append(p.Cables, PluggedCable{Name: l.Attrs().Name, PID: leads[l.Attrs().NetNsID]})
 		}
 	}
 	return p, true, nil

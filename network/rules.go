@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -38,7 +39,8 @@ type Subnet struct {
 	Network netip.Prefix // of IPv4
 	// Network6 is that of IPv6; zero for none.
 	Network6 netip.Prefix
-	// Isolated keeps what goes beyond the bridge from it, in both directions.
+	// Isolated keeps what goes beyond the bridge from it, in both directions. No port leads
+	// there.
 	Isolated bool
 	// NAT has the containers reach other machines by the address of the host.
 	NAT bool
@@ -50,7 +52,14 @@ type Rules struct {
 	Mark    string
 	Subnets []Subnet
 	Ports   []Port
+	// Partial tells that more is wanted than is known here: rules of the mark that are not
+	// wanted by it stay.
+	Partial bool
 }
+
+// ErrNotIsolated: the rules that isolate a network could not be written. Bridges of isolated
+// networks that lack theirs are switched off.
+var ErrNotIsolated = errors.New("networks are not isolated")
 
 // Rule is a rule of the packet filter that bears a mark of Hostler.
 type Rule struct {
@@ -92,7 +101,9 @@ type wanted struct {
 // Apply makes the rules that are missing and removes those of the mark that are not
 // wanted any more, all of it at once. What is as it should be is not touched, so that it
 // may be called at any time. While there is a port or a network with NAT, the host
-// forwards packets.
+// forwards packets. What is wrong with one network does not keep the others from what they
+// want. An isolated network is never left without its rules: if they cannot be written, its
+// bridge is switched off, until they can, and the error matches ErrNotIsolated.
 func Apply(r Rules) error {
 	if err := apply(r); err != nil {
 		return fmt.Errorf("rules of the packet filter: %w", explain(err))
@@ -102,11 +113,17 @@ func Apply(r Rules) error {
 
 func apply(r Rules) error {
 	all := r.wanted()
-	if err := r.write(all); err != nil || len(all) == 0 {
+	err := r.write(all)
+	if err != nil {
+		err = errors.Join(err, r.isolate())
+	} else if len(all) > 0 {
+		// Only behind the rules: they keep containers from the host's loopback.
+		err = r.forward()
+	}
+	if errors.Is(err, ErrNotIsolated) {
 		return err
 	}
-	// Only behind the rules: they keep containers from the host's loopback.
-	return r.forward()
+	return errors.Join(err, r.switchOn())
 }
 
 // write has the packet filter hold the rules.
@@ -144,6 +161,9 @@ func (r Rules) write(all []wanted) error {
 			}
 		}
 	}
+	if r.Partial {
+		surplus, unguarded, foreign = nil, nil, true
+	}
 	if len(missing)+len(surplus) == 0 {
 		return nil
 	}
@@ -175,6 +195,9 @@ func edit(c *nftables.Conn, table *nftables.Table, mark string, add map[string]w
 	c.AddTable(table)
 	made := make(map[string]*nftables.Chain, len(chains))
 	for _, ch := range chains {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(add)), func(w wanted) bool { return w.chain == ch.name }) {
+			continue // a chain that cannot be made holds up no rule of another
+		}
 		made[ch.name] = c.AddChain(&nftables.Chain{Name: ch.name, Table: table, Type: ch.kind, Hooknum: ch.hook, Priority: ch.priority})
 	}
 	for _, rule := range remove {
@@ -196,8 +219,8 @@ func (r Rules) wanted() (all []wanted) {
 	for _, s := range r.Subnets {
 		ported := slices.ContainsFunc(r.Ports, func(p Port) bool { return p.Bridge == s.Bridge })
 		if s.Isolated {
-			with(chainForward, s.Bridge+" leads nowhere", iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpEq), iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpNeq), verdict(expr.VerdictDrop))
-			with(chainForward, s.Bridge+" is not reached", iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpEq), iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpNeq), verdict(expr.VerdictDrop))
+			with(chainForward, s.Bridge+leadsNowhere, iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpEq), iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpNeq), verdict(expr.VerdictDrop))
+			with(chainForward, s.Bridge+notReached, iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpEq), iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpNeq), verdict(expr.VerdictDrop))
 			continue
 		}
 		if !ported && !s.NAT {
@@ -220,6 +243,9 @@ func (r Rules) wanted() (all []wanted) {
 		}
 	}
 	for _, p := range r.Ports {
+		if slices.ContainsFunc(r.Subnets, func(s Subnet) bool { return s.Isolated && s.Bridge == p.Bridge }) {
+			continue
+		}
 		text := fmt.Sprintf("port %s %d:%d/%s %s", p.Owner, p.Host, p.Container, p.Protocol, p.Address)
 		to := slices.Concat(toThisHost(p.Address), toPort(p.Protocol, p.Host), destinationNAT(p.Address, p.Container))
 		with(chainIncoming, text, to)
@@ -228,10 +254,13 @@ func (r Rules) wanted() (all []wanted) {
 	return all
 }
 
-// forward has the kernel forward packets, and those of the host's loopback to the
+// forward has the kernel forward packets, if a port or NAT needs that, and those of the host's loopback to the
 // bridges that have ports. A bridge that is not there yet is prepared when it is.
 func (r Rules) forward() error {
-	forwards := func(s Subnet) bool { return !s.Isolated }
+	ported := func(s Subnet) bool {
+		return slices.ContainsFunc(r.Ports, func(p Port) bool { return p.Bridge == s.Bridge })
+	}
+	forwards := func(s Subnet) bool { return !s.Isolated && (s.NAT || ported(s)) }
 	if !slices.ContainsFunc(r.Subnets, forwards) {
 		return nil
 	}
@@ -243,18 +272,20 @@ func (r Rules) forward() error {
 			return err
 		}
 	}
+	var failed []error
 	for _, s := range r.Subnets {
-		if !slices.ContainsFunc(r.Ports, func(p Port) bool { return p.Bridge == s.Bridge }) {
+		if s.Isolated || !ported(s) {
 			continue
 		}
-		if err := setting("conf/"+s.Bridge+"/route_localnet", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+		err := setting("conf/"+s.Bridge+"/route_localnet", "1")
+		if err == nil || errors.Is(err, os.ErrNotExist) {
+			err = hairpin(s.Bridge)
 		}
-		if err := hairpin(s.Bridge); err != nil {
-			return fmt.Errorf("bridge %q: %w", s.Bridge, err)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("bridge %q: %w", s.Bridge, err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // hairpin lets containers of a bridge reach themselves by a port of the host. Where

@@ -99,25 +99,16 @@ func tryShape() error {
 
 // cablesOf returns our ends of the cables that lead to the namespace of a process.
 func cablesOf(pid int) ([]netlink.Link, error) {
-	var ends []int
-	err := within(pid, func() error {
-		links, err := dump(netlink.LinkList)
-		for _, l := range links {
-			if l.Type() == "veth" {
-				ends = append(ends, l.Attrs().ParentIndex)
-			}
-		}
-		return err
-	})
-	if err != nil || len(ends) == 0 {
+	links, err := dump(netlink.LinkList) // and the kernel numbers the namespaces that cables lead to
+	if err != nil {
 		return nil, err
 	}
-	links, err := dump(netlink.LinkList)
+	namespace, err := netlink.GetNetNsIdByPid(pid)
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(links, func(l netlink.Link) bool {
-		return l.Type() != "veth" || l.Attrs().NetNsID < 0 || !slices.Contains(ends, l.Attrs().Index)
+		return l.Type() != "veth" || l.Attrs().NetNsID < 0 || l.Attrs().NetNsID != namespace
 	}), nil
 }
 

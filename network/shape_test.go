@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -106,6 +107,41 @@ func TestShape(t *testing.T) {
 		}
 		if _, err := netlink.LinkByName(left[0]); err == nil {
 			t.Error("the device is still there")
+		}
+	})
+}
+
+// TestShapeNoOther: interfaces of a container that lead to a namespace of its own have
+// numbers there. A cable to another container with that number here is none of its cables.
+func TestShapeNoOther(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		must(t, network.EnsureBridge(config))
+		ct, other, nested := stranger(t), stranger(t), stranger(t)
+		for name, pid := range map[string]int{"hlt-c1": ct, "hlt-c2": other} {
+			must(t, network.Lay(network.Cable{Name: name, Bridge: config.Name, Peer: "eth0", PID: pid}))
+		}
+		victim, err := netlink.LinkByName("hlt-c2")
+		must(t, err)
+		inside(t, nested, func() (any, error) {
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name, attrs.Index = "deep", victim.Attrs().Index
+			return nil, netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "down", PeerNamespace: netlink.NsPid(ct)})
+		})
+		must(t, network.Shape(ct, 1e6))
+		for pid, want := range map[int]int64{ct: 1e6, other: 0} {
+			if got, err := network.Shaped(pid); err != nil || got != want {
+				t.Errorf("a container is limited to %d, %v, want %d", got, err, want)
+			}
+		}
+		plugs, _, err := network.Look(config.Name, []int{ct, os.Getpid()})
+		must(t, err)
+		for _, c := range plugs.Cables {
+			if want := map[string]int{"hlt-c1": ct}[c.Name]; c.PID != want {
+				t.Errorf("cable %s leads to process %d, want %d", c.Name, c.PID, want)
+			}
+		}
+		if err := network.Shape(os.Getpid(), 1e6); !errors.Is(err, network.ErrNoCable) {
+			t.Errorf("a process in the network of the host: %v", err)
 		}
 	})
 }

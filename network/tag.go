@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -39,40 +40,50 @@ func tryTag() error {
 	return addTagged(link, "tagged", 2)
 }
 
+// tagGroup is the group of devices that tag packets for us. They are made with it, and so
+// are known as ours also before they are marked. It is the word "host".
+const tagGroup = 0x686f7374
+
 func addTagged(below netlink.Link, name string, tag int) error {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.ParentIndex = name, below.Attrs().Index
+	attrs.Name, attrs.ParentIndex, attrs.Group = name, below.Attrs().Index, tagGroup
 	return netlink.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: tag, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q})
 }
 
-// EnsureTagged connects a bridge to the network of this host by packets with a tag: by the
-// device of the default route. The error matches ErrUnsupported if this kernel cannot.
-func EnsureTagged(to string, tag int) error {
-	if err := ensureTagged(to, tag); err != nil {
-		return fmt.Errorf("bridge %q: connecting it by VLAN %d: %w", to, tag, explain(err))
+// Tagged is the connection of a bridge to a network outside of this host, by packets with a
+// tag.
+type Tagged struct {
+	Bridge string
+	// Uplink is the device by which they go. Empty: that of the default route.
+	Uplink string
+	Tag    int
+	// Owner is whose the connection is. Its device bears that as its alias, as a bridge does.
+	Owner Owner
+}
+
+// EnsureTagged makes the connection if it is missing. The error matches ErrUnsupported if
+// this kernel cannot, and ErrForeign if another program has a device in its place.
+func EnsureTagged(c Tagged) error {
+	if err := c.ensure(); err != nil {
+		return fmt.Errorf("bridge %q: connecting it by VLAN %d: %w", c.Bridge, c.Tag, explain(err))
 	}
 	return nil
 }
 
-func ensureTagged(to string, tag int) error {
-	master, err := bridge(to)
+func (c Tagged) ensure() error {
+	master, err := bridge(c.Bridge)
 	if err != nil {
 		return err
 	}
-	below, err := uplink()
+	links, err := dump(netlink.LinkList)
 	if err != nil {
-		return err
+		return fmt.Errorf("listing links: %w", err)
 	}
-	name := fmt.Sprintf("%.10s.%d", below.Attrs().Name, tag)
-	if err := addTagged(below, name, tag); err != nil && !errors.Is(err, unix.EEXIST) {
+	link := netlink.Link(nil)
+	if at := slices.IndexFunc(links, c.owns); at >= 0 {
+		link = links[at] // where it leads was decided when it was made
+	} else if link, err = c.add(links); err != nil {
 		return err
-	}
-	link, err := netlink.LinkByName(name)
-	switch {
-	case err != nil:
-		return err
-	case link.Type() != "vlan", link.Attrs().MasterIndex != 0 && link.Attrs().MasterIndex != master.Attrs().Index:
-		return fmt.Errorf("device %q: %w: it is of type %s, or of another bridge", name, ErrForeign, link.Type())
 	}
 	if err := netlink.LinkSetMaster(link, master); err != nil {
 		return err
@@ -80,43 +91,103 @@ func ensureTagged(to string, tag int) error {
 	return netlink.LinkSetUp(link)
 }
 
-// RemoveTagged removes the devices by which a bridge is connected by packets with a tag.
-func RemoveTagged(from string) error {
-	master, err := bridge(from)
-	if missing(err) {
-		return nil
+// add makes the device and marks it. One that was made and not marked is taken.
+func (c Tagged) add(links []netlink.Link) (netlink.Link, error) {
+	below, err := c.uplink()
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("%.10s.%d", below.Attrs().Name, c.Tag)
+	at := slices.IndexFunc(links, func(l netlink.Link) bool {
+		return l.Attrs().Name == name || tagOf(l) == c.Tag && l.Attrs().ParentIndex == below.Attrs().Index
+	})
+	if at >= 0 && (!c.begun(links[at]) || links[at].Attrs().ParentIndex != below.Attrs().Index) {
+		return nil, fmt.Errorf("device %q: %w: it is there and was not made for network %s; remove it, or choose another tag", links[at].Attrs().Name, ErrForeign, c.Owner.Name)
+	}
+	if at >= 0 {
+		name = links[at].Attrs().Name
+	} else if err := addTagged(below, name, c.Tag); err != nil {
+		return nil, err
+	}
+	link, err := netlink.LinkByName(name)
+	if err == nil {
+		err = netlink.LinkSetAlias(link, c.Owner.alias())
 	}
 	if err != nil {
-		return fmt.Errorf("bridge %q: %w", from, err)
+		return nil, fmt.Errorf("device %q: marking: %w", name, err)
 	}
+	return link, nil
+}
+
+// owns tells whether a device is marked as that of the connection.
+func (c Tagged) owns(l netlink.Link) bool {
+	return tagOf(l) != 0 && l.Attrs().Alias == c.Owner.alias()
+}
+
+// begun tells whether a device was made for packets with the tag and not marked before
+// a crash.
+func (c Tagged) begun(l netlink.Link) bool {
+	return c.Tag != 0 && tagOf(l) == c.Tag && l.Attrs().Alias == "" && l.Attrs().Group == tagGroup
+}
+
+// tagOf is the tag of the packets of a device; 0 if it has none.
+func tagOf(l netlink.Link) int {
+	if v, ok := l.(*netlink.Vlan); ok {
+		return v.VlanId
+	}
+	return 0
+}
+
+// RemoveTagged removes the connection; nil if there is none. Devices of others that are
+// plugged into the bridge stay.
+func RemoveTagged(c Tagged) error {
 	links, err := dump(netlink.LinkList)
 	if err != nil {
 		return fmt.Errorf("listing links: %w", err)
 	}
 	for _, l := range links {
-		if l.Type() == "vlan" && l.Attrs().MasterIndex == master.Attrs().Index {
-			if err := netlink.LinkDel(l); err != nil {
-				return fmt.Errorf("device %q: removing: %w", l.Attrs().Name, err)
-			}
+		if !c.owns(l) && !c.begun(l) {
+			continue
+		}
+		if err := netlink.LinkDel(l); err != nil && !errors.Is(err, unix.ENODEV) {
+			return fmt.Errorf("device %q: removing: %w", l.Attrs().Name, err)
 		}
 	}
 	return nil
 }
 
-// uplink is the device of the default route.
-func uplink() (netlink.Link, error) {
-	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
+// Uplink is the name of the device of the default route.
+func Uplink() (string, error) {
+	link, err := Tagged{}.uplink()
 	if err != nil {
-		return nil, err
+		return "", fmt.Errorf("finding the device of the default route: %w", err)
 	}
-	for _, r := range routes {
-		if ones := 0; r.Dst != nil {
-			if ones, _ = r.Dst.Mask.Size(); ones > 0 {
-				continue
-			}
+	return link.Attrs().Name, nil
+}
+
+// uplink is the device by which the packets go.
+func (c Tagged) uplink() (netlink.Link, error) {
+	if c.Uplink != "" {
+		link, err := netlink.LinkByName(c.Uplink)
+		if err != nil {
+			return nil, fmt.Errorf("device %q, which network %s goes by: %w", c.Uplink, c.Owner.Name, err)
 		}
-		if r.LinkIndex != 0 {
-			return netlink.LinkByIndex(r.LinkIndex)
+		return link, nil
+	}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, family) })
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range routes {
+			if ones := 0; r.Dst != nil {
+				if ones, _ = r.Dst.Mask.Size(); ones > 0 {
+					continue
+				}
+			}
+			if r.LinkIndex != 0 {
+				return netlink.LinkByIndex(r.LinkIndex)
+			}
 		}
 	}
 	return nil, errors.New("this host has no default route, so its network is not known")

@@ -51,7 +51,9 @@ func (t Tidier) bridges(ctx context.Context, repair bool) (all []container.Debri
 		if n, err := Plugins(bridge); err != nil || n > 0 {
 			d.Repair, d.Advice = "", "interfaces are plugged into it: unplug them, and look again"
 		} else if repair {
-			d.Mend(func() error { return RemoveBridge(bridge) })
+			d.Mend(func() error {
+				return errors.Join(RemoveTagged(Tagged{Bridge: bridge, Owner: Owner{Mark: t.Mark, Name: name}}), RemoveBridge(bridge))
+			})
 		}
 		all = append(all, d)
 	}

@@ -64,7 +64,17 @@ func (r *Runtime) make(ctx context.Context, spec container.CreateSpec, image str
 		}
 		body.own(first)
 	}
-	return r.api.call(ctx, http.MethodPost, "/containers/create", nil, body, nil)
+	if spec.Unique {
+		if err := r.prepare(ctx, spec.CTID, "none"); err != nil {
+			return err
+		}
+		r.describe(&body, spec.CTID)
+	}
+	err = r.api.call(ctx, http.MethodPost, "/containers/create", nil, body, nil)
+	if _, said := errors.AsType[*problem](err); said && spec.Unique { // podman has made nothing
+		err = errors.Join(err, r.forget(ctx, spec.CTID))
+	}
+	return err
 }
 
 // known reports whether the container is there already, and refuses if its name or its
@@ -131,6 +141,8 @@ type specification struct {
 	StopSignal *int     `json:"stop_signal,omitempty"`
 
 	Labels map[string]string `json:"labels"`
+	// EnvSecrets are variables whose values secrets have, by the names of both.
+	EnvSecrets map[string]string `json:"secret_env,omitempty"`
 	// Stdin stays open: so the shell of an image that has nothing else to run waits.
 	Stdin      bool       `json:"stdin"`
 	NetNS      namespace  `json:"netns"`
@@ -249,7 +261,10 @@ func (r *Runtime) Destroy(ctx context.Context, name string) error {
 		if err := r.clear(ctx, d.ctid()); err != nil {
 			return err
 		}
-		return r.erase(ctx, d.ID)
+		if err := r.erase(ctx, d.ID); err != nil || !d.unique() {
+			return err
+		}
+		return r.forget(ctx, d.ctid())
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/network"
@@ -29,8 +30,8 @@ func cableOf(id container.CTID) string {
 }
 
 // Debris implements container.Tidier. Podman keeps its own records whole; what is left
-// is a container that was prepared and never started, one whose removal was cut short,
-// and a cable that a namespace holds which a process keeps alive. Of cables it looks at
+// is a container that was prepared and never started, one whose removal was cut short, the
+// secret of a unique one that is gone, and a cable that a namespace holds which a process keeps alive. Of cables it looks at
 // those that are plugged into Config.Bridge.
 func (r *Runtime) Debris(ctx context.Context, repair bool) (found []container.Debris, err error) {
 	err = r.do(ctx, "list", "", destroyTime, func(ctx context.Context) error {
@@ -56,8 +57,12 @@ func (r *Runtime) Debris(ctx context.Context, repair bool) (found []container.De
 				cables[cableOf(container.CTID(l.Labels[labelCTID]))] = true
 			}
 		}
+		secrets, err := r.looseSecrets(ctx, repair)
+		if err != nil {
+			return err
+		}
 		more, err := r.looseCables(cables, repair)
-		found = append(found, more...)
+		found = slices.Concat(found, secrets, more)
 		return err
 	})
 	return found, err

@@ -74,7 +74,18 @@ func TestDebris(t *testing.T) {
 			t.Errorf("found %q, want %q", all, want)
 		}
 	}
-	want := []string{"half container podman:" + half.Name, "cable hp0123456789ab"}
+	// The container of one secret is gone, that of another one is there, and a third one is
+	// somebody else's.
+	gone, stays := m.specs(), m.specs()
+	gone.Unique, stays.Unique = true, true
+	for _, spec := range []container.CreateSpec{gone, stays} {
+		if err := m.Create(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.service.Podman(t, "rm", gone.Name)
+	m.service.Podman(t, "secret", "create", "hostler-epoch-of-others", "/etc/hostname")
+	want := []string{"half container podman:" + half.Name, "secret podman:hostler-epoch-" + string(gone.CTID), "cable hp0123456789ab"}
 	look(false, want...)
 	look(true, want...)
 	look(true)

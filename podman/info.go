@@ -132,6 +132,7 @@ type details struct {
 // hostConfig is what podman was asked for when it made a container.
 type hostConfig struct {
 	AutoRemove    bool
+	CgroupManager string
 	RestartPolicy struct{ Name string }
 	IDMappings    *struct {
 		UIDMap []string `json:"UidMap"`

@@ -28,7 +28,7 @@ func TestFirstProcessIsLimited(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := m.StartLimited(t.Context(), spec.Name, files)
+		info, err := m.StartOn(t.Context(), spec.Name, container.Terms{Groups: files})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,6 +24,11 @@ type Config struct {
 	Socket string
 	// Supervisor is the argv of the program that calls Supervise.
 	Supervisor []string
+	// Permits is a directory, absolute and in memory, for the permits to start unique
+	// containers. Empty: containers cannot be unique. Permit is the argv of the program that
+	// prints [PrintedEpoch] of the path that is its last argument.
+	Permits string
+	Permit  []string
 	// IDs of the host are given to unprivileged containers, 65,536 to each. Nobody
 	// else may use them. Default: 1,024 ranges above those of package lxc.
 	IDs container.IDRange
@@ -44,6 +49,7 @@ type Runtime struct {
 	promoting
 	adopting
 	upgrading
+	holding
 	cfg Config
 	api *api
 
@@ -59,7 +65,7 @@ var (
 	_ container.Cloner  = (*Runtime)(nil)
 	_ container.Adopter = (*Runtime)(nil)
 	_ container.Freezer = (*Runtime)(nil)
-	_ container.Starter = (*Runtime)(nil)
+	_ container.Holder  = (*Runtime)(nil)
 	_ container.Logger  = (*Runtime)(nil)
 	_ container.Watcher = (*Runtime)(nil)
 )
@@ -78,7 +84,7 @@ func New(cfg Config) (*Runtime, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Runtime{cfg: cfg, api: newAPI(cfg.Socket), held: make(map[string]chan struct{})}
-	r.shooting, r.promoting, r.adopting, r.upgrading = shooting{r}, promoting{r}, adopting{r}, upgrading{r}
+	r.shooting, r.promoting, r.adopting, r.upgrading, r.holding = shooting{r}, promoting{r}, adopting{r}, upgrading{r}, holding{r}
 	return r, nil
 }
 
@@ -158,11 +164,11 @@ func (r *Runtime) Inspect(ctx context.Context, name string) (info container.Info
 // Start implements container.Runtime. A container whose first process ends at once
 // does not run, and the error has its last lines.
 func (r *Runtime) Start(ctx context.Context, name string) (info container.Info, err error) {
-	return r.StartLimited(ctx, name, nil)
+	return r.StartOn(ctx, name, container.Terms{})
 }
 
-// StartLimited implements container.Starter.
-func (r *Runtime) StartLimited(ctx context.Context, name string, files []container.GroupFile) (info container.Info, err error) {
+// StartOn implements container.Starter.
+func (r *Runtime) StartOn(ctx context.Context, name string, terms container.Terms) (info container.Info, err error) {
 	err = r.change(ctx, "start", name, r.cfg.Query, func(ctx context.Context) error {
 		d, err := r.inspect(ctx, name)
 		if err != nil {
@@ -175,7 +181,10 @@ func (r *Runtime) StartLimited(ctx context.Context, name string, files []contain
 		case container.StateFrozen:
 			err = r.post(ctx, d.ID, "unpause", nil)
 		default:
-			err = starting{r, d.network(), files}.start(ctx, d)
+			end, refused := r.admit(ctx, &d, terms)
+			if err = refused; err == nil {
+				err = errors.Join(starting{r, d.network(), terms.Groups}.start(ctx, d), end())
+			}
 		}
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -33,7 +34,7 @@ func newMachine(t *testing.T, registries ...string) *machine {
 	t.Helper()
 	s := podmantest.Start(t, registries...)
 	agent := builttest.Program(t, "hostler-agent")
-	cfg := podman.Config{Socket: s.Socket, Supervisor: []string{agent, "supervise-podman"}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	cfg := podman.Config{Socket: s.Socket, Supervisor: []string{agent, "supervise-podman"}, Permits: filepath.Join(t.TempDir(), "permits"), Permit: []string{agent, "epoch-podman"}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	r, err := podman.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +90,7 @@ func TestConformance(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, Print: func(t *testing.T, name, line string) { printTo(t, m, name, "/proc/%d/fd/1", line) },
+			ByHand: func(t *testing.T, name string) error { return m.service.Try("start", name) },
 			Foreign: func(t *testing.T) string {
 				name := fmt.Sprintf("hpt-theirs-%d", os.Getpid())
 				m.service.Podman(t, "create", "--name", name, "--network", "none", "--interactive", podmantest.Image)

@@ -103,8 +103,8 @@ func (d details) ids() (container.IDRange, error) {
 	return container.IDRange{First: first, Count: idsEach}, nil
 }
 
-// ofPodman are the variables that podman gives each container by itself.
-var ofPodman = []string{"container", "HOME", "HOSTNAME", "TERM"}
+// ofPodman are the variables that podman gives each container by itself, or each start.
+var ofPodman = []string{"container", "HOME", "HOSTNAME", "TERM", container.EpochVariable}
 
 // describe is what runs in a container, and how, as an image says it.
 func (d details) describe() container.Image {

@@ -68,6 +68,15 @@ func (u upgrading) PrepareUpgrade(ctx context.Context, spec container.CreateSpec
 		if first != 0 {
 			body.own(first)
 		}
+		if spec.Unique && !d.unique() {
+			err = r.prepare(ctx, spec.CTID, "none") // else that is there for the one in place
+		}
+		if err != nil {
+			return err
+		}
+		if spec.Unique {
+			r.describe(&body, spec.CTID)
+		}
 		failpoint.Before(failpoint.UpgradePrepared)
 		err = r.api.call(ctx, http.MethodPost, "/containers/create", nil, body, nil)
 		failpoint.After(failpoint.UpgradePrepared)

@@ -65,6 +65,8 @@ type KindInfo struct {
 	// kind, so that reserving another kind while granting this one is a hole.
 	RootEquivalent bool
 	Cancellable    bool
+	// Admin tells that the coordinator takes it from admins alone.
+	Admin bool
 	// Command tells that a supervisor runs a command for it.
 	Command bool
 	// Prints tells that the command is the agent's own, and prints what the host knows.
@@ -108,7 +110,7 @@ const (
 // kinds is the one table. It is never written. Each row stands in the file of its
 // kind.
 var kinds = tableOf(slices.Concat(kindsOfSnapshots(), kindsOfBackups(), kindsOfNetworks(), kindsOfImages(), kindsOfVolumes(), []KindInfo{
-	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindHostCheck(), kindHostUpgrade(), kindPolicySet(),
+	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindHostCheck(), kindHostUpgrade(), kindHostDrill(), kindPolicySet(),
 	kindExec(), kindContainerAttach(), kindContainerPush(), kindContainerPull(),
 	kindCreate(), kindClone(), kindAdopt(), kindPromote(), kindDemote(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindContainerUpgrade(), kindRename(), kindDestroy(),
 	kindFreeze(), kindUnfreeze(), kindLogs(), kindInspect(), kindLimit(), kindSet(), kindConfig(),

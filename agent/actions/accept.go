@@ -117,6 +117,8 @@ func ask(a *Actions, at protocol.Position, o queue.Order, spec protocol.Spec, wr
 	h := a.cfg.Handlers[spec.Kind]
 	i, ok := h.(Instant)
 	e.atOnce = ok && i.EndsAtOnce()
+	c, ok := h.(Claimer)
+	e.claims = ok && c.Claims(&spec)
 	b, ok := h.(Brief)
 	e.brief = ok && b.MayBeBrief(&spec)
 	e.lacks, e.name = a.cfg.Inputs.Lacks(&spec), a.cfg.Rooms.ContainerName(spec.Target)

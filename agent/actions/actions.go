@@ -186,6 +186,17 @@ func (a *Actions) Resume() {
 // Job returns an action that has not ended; nil if there is none of that id.
 func (a *Actions) Job(id protocol.ActionID) *Job { return a.jobs[id] }
 
+// Running returns what the action asks for that runs in the lane of a container; nil if none
+// does.
+func Running(a *Actions, id protocol.CTID) *protocol.Spec {
+	for _, j := range a.jobs {
+		if j.spec.Target == id && j.act.State == protocol.StateRunning && j.kind().Lane == protocol.LaneContainer {
+			return &j.spec
+		}
+	}
+	return nil
+}
+
 // Open is how many actions have not ended.
 func (a *Actions) Open() int { return len(a.jobs) }
 

@@ -24,6 +24,7 @@ type intake struct {
 	sessions int
 	host     protocol.HostID
 	begins   bool // actions may begin: the disk takes their start, and the agent is not stopping
+	claimed  bool // one of these orders begins and takes what the others may want; see [Claimer]
 }
 
 // event is an order, and what other rooms say of it.
@@ -43,6 +44,7 @@ type event struct {
 	// atOnce tells that the action ends as it begins, brief that it may end before its
 	// start is reported.
 	atOnce, brief bool
+	claims        bool // see [Claimer]
 }
 
 // decision is what is decided about an order, until that is durable.
@@ -103,9 +105,10 @@ func (s *intake) one(e *event, pending iter.Seq[*protocol.Spec]) decision {
 		o.Refusal, o.Detail = code, d.wrong.Error()
 	case !e.known && o.BudgetMS > 0:
 		d.lane = s.entry(e)
-		if s.begins && s.lanes.fits(d.lane) {
+		if s.begins && s.lanes.fits(d.lane) && !(e.claims && s.claimed) {
 			if change, end := e.prepare(); end == nil {
 				o.Begin, o.Done, o.Brief = &change, e.atOnce, e.brief
+				s.claimed = s.claimed || e.claims
 			}
 		}
 		d.lane.running, d.laned = o.Begin != nil, !o.Done

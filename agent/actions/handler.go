@@ -7,7 +7,7 @@ import (
 
 // Handler carries out the actions of a kind. Its methods are called by the loop and
 // do not wait. What else a handler can do is said by the optional interfaces
-// [Recoverer], [Settler], [Canceller], [Instant] and [Brief].
+// [Recoverer], [Settler], [Canceller], [Claimer], [Instant] and [Brief].
 type Handler interface {
 	// Admit says whether this host can do such a thing at all. An error is a refusal
 	// for good, with its [protocol.Code].
@@ -46,6 +46,11 @@ type Canceller interface {
 	// an attempt that was not known to run the first time.
 	Cancel(j *Job)
 }
+
+// Claimer is a Handler whose Prepare looks at what others have, and takes what none of them
+// has: ports, volumes, networks. Of the orders that come together one such begins; the next is
+// prepared when what that has taken is known.
+type Claimer interface{ Claims(s *protocol.Spec) bool }
 
 // Instant is a Handler whose actions end, with success, as they begin.
 type Instant interface{ EndsAtOnce() bool }

@@ -108,8 +108,8 @@ func (h adopt) Begin(j *actions.Job) {
 		return
 	}
 	h.run(j, o, actions.Saga{
-		Steps:     []actions.Step{{Do: takeover{o}.adopt, Commit: true}},
-		Undo:      takeover{o}.disown,
+		Steps:     []actions.Step{{Do: adoption{o}.adopt, Commit: true}},
+		Undo:      adoption{o}.disown,
 		Committed: o.rec.Made,
 	})
 }
@@ -117,11 +117,11 @@ func (h adopt) Begin(j *actions.Job) {
 // Settle implements [actions.Settler]: what could not be adopted is foreign again.
 func (h adopt) Settle(j *actions.Job) { h.Begin(j) }
 
-// takeover is what a worker does to adopt a container.
-type takeover struct{ *operation }
+// adoption is what a worker does to adopt a container.
+type adoption struct{ *operation }
 
 // adopt has the runtime take the container over.
-func (o takeover) adopt(ctx context.Context) (queue.Change, error) {
+func (o adoption) adopt(ctx context.Context) (queue.Change, error) {
 	r, ok := o.runtime.(container.Adopter)
 	if !ok {
 		return queue.Change{}, unsupported(o.operation, "adopt")
@@ -139,7 +139,7 @@ func (o takeover) adopt(ctx context.Context) (queue.Change, error) {
 }
 
 // disown makes a container foreign again that could not be adopted.
-func (o takeover) disown(ctx context.Context, why error) (queue.Change, error) {
+func (o adoption) disown(ctx context.Context, why error) (queue.Change, error) {
 	if r, ok := o.runtime.(container.Adopter); ok {
 		ctx, cancel := context.WithTimeout(ctx, correctTimeout)
 		defer cancel()

@@ -19,10 +19,12 @@ type backed struct {
 	tick        *loop.Timer
 	newest      map[container.CTID]GoodBackup
 	known, busy bool
+	again       bool // to be looked at once more: an action has ended while the disk was
 }
 
 // look asks the disk beside the loop.
 func (b *backed) look(c *Containers) {
+	b.again = b.busy
 	if c.cfg.Backups == nil || c.cfg.Loop.Stopping() || b.busy {
 		return
 	}
@@ -32,6 +34,9 @@ func (b *backed) look(c *Containers) {
 		return func() {
 			b.busy = false
 			b.tick.In(backedEvery)
+			if b.again {
+				b.tick.In(0)
+			}
 			if err != nil {
 				c.cfg.Log.Warn("the backups of this host cannot be looked at", "error", err)
 				return

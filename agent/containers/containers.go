@@ -39,8 +39,9 @@ type Network interface {
 	// plugged into is ErrInUse.
 	Remove(ctx context.Context, n queue.Network) error
 	// Apply has these ports of the host lead to containers of these networks, and no others
-	// of this agent. It touches nothing that is as it should be.
-	Apply(ctx context.Context, nets []queue.Network, all []Exposed) error
+	// of this agent. It touches nothing that is as it should be. What is wrong with one
+	// network is in failed by its name, and keeps no other from what it should be.
+	Apply(ctx context.Context, nets []queue.Network, all []Exposed) (failed map[string]error, err error)
 	// Listener tells which process of the host listens on the port of a mapping;
 	// empty if none does.
 	Listener(m port.Mapping) (string, error)
@@ -208,6 +209,9 @@ func (c *Containers) Applied(change queue.Change) {
 		if m := c.managed[id]; m != nil && !m.rec.Made {
 			c.Look() // it may be foreign again
 		}
+		if m := c.managed[id]; m != nil && m.rec.Class == contract.Unique && c.cfg.Leases != nil {
+			c.cfg.Leases.Release(id) // another container may get its name
+		}
 		delete(c.managed, id)
 	}
 	for _, rec := range change.Put {
@@ -215,7 +219,7 @@ func (c *Containers) Applied(change queue.Change) {
 			if !slices.Equal(claimed(&m.rec), claimed(&rec)) {
 				ports{c}.poke()
 			}
-			rec.Ends = m.rec.Ends
+			rec.Ends, rec.Settings.Backed, rec.Settings.Snapped = m.rec.Ends, m.rec.Settings.Backed, m.rec.Settings.Snapped
 			m.rec = rec
 			m.free = m.free && len(rec.Settings.Opening) > 0
 		} else {
@@ -230,6 +234,11 @@ func (c *Containers) Applied(change queue.Change) {
 	for _, e := range change.Ended {
 		if m := c.managed[e.CTID]; m != nil {
 			m.rec.Ends = e.Ends
+		}
+	}
+	for _, a := range change.Asked {
+		if m := c.managed[a.CTID]; m != nil {
+			m.rec.Settings.Backed, m.rec.Settings.Snapped = a.Backed, a.Snapped
 		}
 	}
 }

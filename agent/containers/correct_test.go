@@ -95,6 +95,8 @@ func (g grants) Granted(id protocol.CTID) (protocol.Epoch, string) {
 
 func (g grants) Await(_ context.Context, id protocol.CTID) (protocol.Epoch, error) { return g[id], nil }
 
-func (grants) Hold(context.Context, protocol.CTID, protocol.Epoch, string, bool) error { return nil }
+func (grants) Hold(context.Context, protocol.CTID, protocol.Epoch, string, bool) (int64, error) {
+	return 0, nil
+}
 
 func (grants) Release(protocol.CTID) {}

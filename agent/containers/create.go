@@ -29,8 +29,8 @@ func (h create) Admit(s *protocol.Spec) error {
 	if err != nil {
 		return err
 	}
-	if args.Class == contract.Unique && r.Kind() != container.KindLXC {
-		return fmt.Errorf("%w: only containers of LXC can be unique; ask for --runtime lxc", actions.CodeUnsupported)
+	if _, can := r.(container.Holder); args.Class == contract.Unique && !can {
+		return fmt.Errorf("%w: containers of %s cannot be unique on this host; ask for another runtime", actions.CodeUnsupported, r.Kind())
 	}
 	if len(args.Expose) > 0 {
 		if err := ports(h).supported(); err != nil {
@@ -95,6 +95,12 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	}), nil
 }
 
+// Claims implements [actions.Claimer].
+func (create) Claims(s *protocol.Spec) bool {
+	args := argsOf(s)
+	return len(args.Expose)+len(args.Volumes) > 0 || args.Network != ""
+}
+
 // Begin implements [actions.Handler].
 func (h create) Begin(j *actions.Job) {
 	if o := h.operation(j); o != nil {
@@ -138,6 +144,7 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 	if err == nil {
 		spec := container.CreateSpec{
 			Name: string(o.rec.Name), CTID: container.CTID(o.rec.CTID.String()), Template: o.rec.Template, Network: network,
+			Unique:     o.rec.Class == contract.Unique,
 			Privileged: argsOf(o.spec).Privileged, Pull: argsOf(o.spec).Pull,
 			Hostname: string(o.rec.Settings.Hostname), Env: o.rec.Settings.Env, Command: o.rec.Settings.Command,
 		}

@@ -19,6 +19,7 @@ type Details struct {
 	Settings queue.Settings
 	Template string
 	Class    string
+	Epoch    protocol.Epoch // of a unique one that was started
 	Offline  string
 	Labels   []string
 	// InitPID is its first process; 0 if it has none.
@@ -36,7 +37,7 @@ func DetailsOf(c *Containers, name string) (Details, bool) {
 		if string(m.rec.Name) == name {
 			d := Details{
 				CTID: m.rec.CTID, Name: m.rec.Name, Runtime: m.rec.Runtime, Ends: slices.Clone(m.rec.Ends), Settings: m.rec.Settings, Ports: slices.Clone(m.rec.Settings.Ports),
-				Template: m.rec.Template, Class: m.rec.Class, Offline: m.rec.Offline, Labels: m.rec.Labels, InitPID: m.info.InitPID, Privileged: m.info.Privileged,
+				Template: m.rec.Template, Class: m.rec.Class, Epoch: m.rec.Epoch, Offline: m.rec.Offline, Labels: m.rec.Labels, InitPID: m.info.InitPID, Privileged: m.info.Privileged,
 			}
 			if r, ok := c.runtime(m.rec.Runtime).(container.Snapshotter); ok {
 				d.Snapshots = func(ctx context.Context) ([]container.Snapshot, error) { return r.Snapshots(ctx, name) }

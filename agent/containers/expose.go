@@ -1,9 +1,11 @@
 package containers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -35,10 +37,11 @@ type exposer struct {
 // ports is the part of Containers that is about ports.
 type ports struct{ *Containers }
 
-// apply has the kernel do what is remembered.
-func (c ports) apply(ctx context.Context) error {
+// apply has the kernel do what is remembered. What is wrong with one network is in failed by
+// its name.
+func (c ports) apply(ctx context.Context) (failed map[string]error, err error) {
 	if c.cfg.Network == nil {
-		return nil
+		return nil, nil
 	}
 	c.exposer.applying.Lock()
 	defer c.exposer.applying.Unlock()
@@ -48,7 +51,7 @@ func (c ports) apply(ctx context.Context) error {
 		return c.exposed(), nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	return c.cfg.Network.Apply(ctx, nets, all)
 }
@@ -63,11 +66,15 @@ func (c ports) keep(ctx context.Context) {
 		case <-c.exposer.poke:
 		}
 		why := ""
-		if err := c.apply(ctx); ctx.Err() == nil && err != nil {
+		failed, err := c.apply(ctx)
+		for _, name := range slices.Sorted(maps.Keys(failed)) {
+			err = errors.Join(err, failed[name])
+		}
+		if ctx.Err() == nil && err != nil {
 			why = err.Error()
 		}
 		if why != c.exposer.failed && why != "" {
-			c.cfg.Log.Warn("ports of containers are not exposed as they should be; it is tried again", "error", why)
+			c.cfg.Log.Warn("networks of containers are not as they should be, or their ports do not lead there; it is tried again", "error", why)
 		}
 		c.exposer.failed = why
 	}
@@ -154,7 +161,8 @@ func (o *operation) open(ctx context.Context, c ports) error {
 	if err != nil {
 		return err
 	}
-	return c.apply(ctx)
+	failed, err := c.apply(ctx)
+	return cmp.Or(err, failed[o.rec.Settings.Network])
 }
 
 // expose lets ports of the host lead to a container. They are claimed with the start of
@@ -215,6 +223,9 @@ func (h expose) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	return keep(rec), nil
 }
 
+// Claims implements [actions.Claimer].
+func (expose) Claims(*protocol.Spec) bool { return true }
+
 // Begin implements [actions.Handler].
 func (h expose) Begin(j *actions.Job) {
 	o := h.operation(j)
@@ -272,7 +283,7 @@ func (h unexpose) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 
 // unexpose takes the rules away that are not wanted any more.
 func (c ports) unexpose(_ *operation, ctx context.Context) (queue.Change, error) {
-	if err := c.apply(ctx); err != nil {
+	if _, err := c.apply(ctx); err != nil {
 		return queue.Change{}, fmt.Errorf("the port is not kept any more, and its rules will be removed as soon as that works: %w", err)
 	}
 	return queue.Change{}, nil

@@ -22,9 +22,10 @@ type Leases interface {
 	// error says why none does.
 	Await(ctx context.Context, id protocol.CTID) (protocol.Epoch, error)
 	// Hold has a container killed when its lease ends, by what outlives this process,
-	// too. It is called before the container is started, and again when it runs. An error
-	// tells that nothing would kill it.
-	Hold(ctx context.Context, id protocol.CTID, e protocol.Epoch, group string, keeps bool) error
+	// too, and returns when that is, by the boot clock in milliseconds. It is called before
+	// the container is started, and again when it runs. An error tells that nothing would
+	// kill it.
+	Hold(ctx context.Context, id protocol.CTID, e protocol.Epoch, group string, keeps bool) (until int64, err error)
 	// Release tells that nothing of a container runs.
 	Release(id protocol.CTID)
 }
@@ -79,28 +80,32 @@ func (o *operation) lease(ctx context.Context) error {
 		}
 		o.rec.Epoch = e
 	}
-	if err := o.cfg.Leases.Hold(ctx, o.rec.CTID, e, groupOf(&o.rec), o.rec.Offline == contract.Keep); err != nil {
+	holder, can := o.runtime.(container.Holder)
+	if !can {
+		return fmt.Errorf("%w: containers of %s cannot be unique; make it with another runtime", container.ErrUnsupported, o.rec.Runtime)
+	}
+	if o.group, err = holder.Group(ctx, string(o.rec.Name)); err != nil {
+		return err
+	}
+	if o.until, err = o.cfg.Leases.Hold(ctx, o.rec.CTID, e, o.group, o.rec.Offline == contract.Keep); err != nil {
 		return fmt.Errorf("%w: %w", errHeld, err)
 	}
 	return nil
 }
 
 // holdAsItRuns has a unique container that was started killed by the control group that it
-// is in: the runtime gives it another one than [groupOf] if that name is taken.
+// is in: the runtime gives it another one than it has said if that name is taken.
 func (o *operation) holdAsItRuns(ctx context.Context) error {
 	if o.rec.Class != contract.Unique || o.cfg.Group == nil {
 		return nil
 	}
 	group, err := o.cfg.Group(o.seen.InitPID)
-	if err != nil || group == groupOf(&o.rec) {
+	if err != nil || group == o.group {
 		return err
 	}
-	return o.cfg.Leases.Hold(ctx, o.rec.CTID, o.rec.Epoch, group, o.rec.Offline == contract.Keep)
+	_, err = o.cfg.Leases.Hold(ctx, o.rec.CTID, o.rec.Epoch, group, o.rec.Offline == contract.Keep)
+	return err
 }
-
-// groupOf is the control group that a runtime makes for a container that it starts; what
-// it has made is asked for when the container runs.
-func groupOf(c *queue.Container) string { return "lxc.payload." + string(c.Name) }
 
 // holding has unique containers that run killed at the end of their lease.
 type holding struct{ *Containers }
@@ -119,7 +124,7 @@ func (c holding) follow(m *managed) {
 	c.cfg.Loop.Beside(func(ctx context.Context) func() {
 		group, err := c.cfg.Group(init)
 		if err == nil {
-			err = c.cfg.Leases.Hold(ctx, id, e, group, keeps)
+			_, err = c.cfg.Leases.Hold(ctx, id, e, group, keeps)
 		}
 		return func() {
 			if err != nil {

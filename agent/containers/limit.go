@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
 )
 
@@ -73,17 +74,34 @@ func (o *operation) limitTo(ctx context.Context, set limit.Limits, force bool) (
 }
 
 // startLimited has the runtime start the container, whose first process begins within its
-// limits, as far as the runtime can do that.
+// limits, as far as the runtime can do that, and under the epoch of its lease.
 func (o *operation) startLimited(ctx context.Context) (container.Info, error) {
+	terms, err := termsOf(o)
+	if err != nil {
+		return container.Info{}, err
+	}
 	starter, can := o.runtime.(container.Starter)
-	if !can || o.cfg.Limiter == nil || len(o.rec.Settings.Limits) == 0 {
+	switch {
+	case !can && terms.Epoch != "":
+		return container.Info{}, fmt.Errorf("%w: %s cannot start a unique container under an epoch; make it with another runtime", container.ErrUnsupported, o.rec.Runtime)
+	case !can || len(terms.Groups) == 0 && terms.Epoch == "":
 		return o.runtime.Start(ctx, string(o.rec.Name))
 	}
-	files, err := o.cfg.Limiter.Files(o.rec.Settings.Limits)
-	if err != nil {
-		return container.Info{}, fmt.Errorf("its limits: %w", err)
+	return starter.StartOn(ctx, string(o.rec.Name), terms)
+}
+
+// termsOf are those of a start of the container.
+func termsOf(o *operation) (terms container.Terms, err error) {
+	if o.rec.Class == contract.Unique {
+		terms.Epoch, terms.UntilMS = o.rec.Epoch.String(), o.until
 	}
-	return starter.StartLimited(ctx, string(o.rec.Name), files)
+	if o.cfg.Limiter == nil || len(o.rec.Settings.Limits) == 0 {
+		return terms, nil
+	}
+	if terms.Groups, err = o.cfg.Limiter.Files(o.rec.Settings.Limits); err != nil {
+		return terms, fmt.Errorf("its limits: %w", err)
+	}
+	return terms, nil
 }
 
 // limited has a container that runs keep its limits, whichever program has started it.

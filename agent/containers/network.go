@@ -158,7 +158,11 @@ func (h networkCreate) Admit(s *protocol.Spec) error {
 	if _, err := h.find(""); err != nil {
 		return err
 	}
-	return h.cfg.Network.Can(wantedNetwork(s))
+	n := wantedNetwork(s)
+	if n.Isolated && n.VLAN != 0 {
+		return fmt.Errorf("%w: network %s: vlan %d connects it to machines elsewhere, and isolated keeps it from them; leave one out", protocol.ErrSpec, n.Name, n.VLAN)
+	}
+	return h.cfg.Network.Can(n)
 }
 
 // wantedNetwork is what a request wants.
@@ -193,6 +197,9 @@ func (h networkCreate) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	}
 	return queue.Change{}, nil
 }
+
+// Claims implements [actions.Claimer].
+func (networkCreate) Claims(*protocol.Spec) bool { return true }
 
 // Begin implements [actions.Handler].
 func (h networkCreate) Begin(j *actions.Job) {
@@ -265,6 +272,9 @@ func (h networkRemove) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	}
 	return queue.Change{}, nil
 }
+
+// Claims implements [actions.Claimer].
+func (networkRemove) Claims(*protocol.Spec) bool { return true }
 
 // Begin implements [actions.Handler].
 func (h networkRemove) Begin(j *actions.Job) {

@@ -21,13 +21,13 @@ func followSchedules(c *Containers) {
 		return
 	}
 	for _, m := range c.sorted() {
-		follow(c, m, m.rec.Settings.Backup, m.rec.Settings.Backed, func(s *queue.Settings, r contract.Ran) { s.Backed = r }, backupDue)
-		follow(c, m, m.rec.Settings.Snapshot, m.rec.Settings.Snapped, func(s *queue.Settings, r contract.Ran) { s.Snapped = r }, snapshotDue)
+		follow(c, m, m.rec.Settings.Backup, m.rec.Settings.Backed, func(a *queue.AskedOf, r contract.Ran) { a.Backed = r }, backupDue)
+		follow(c, m, m.rec.Settings.Snapshot, m.rec.Settings.Snapped, func(a *queue.AskedOf, r contract.Ran) { a.Snapped = r }, snapshotDue)
 	}
 }
 
 // follow asks for one thing of a container, if it is due and the last one has ended.
-func follow(c *Containers, m *managed, s *contract.Schedule, last contract.Ran, note func(*queue.Settings, contract.Ran), due func(*queue.Container, *contract.Schedule, time.Time) protocol.Spec) {
+func follow(c *Containers, m *managed, s *contract.Schedule, last contract.Ran, note func(*queue.AskedOf, contract.Ran), due func(*queue.Container, *contract.Schedule, time.Time) protocol.Spec) {
 	if s == nil || !m.rec.Made {
 		return
 	}
@@ -53,9 +53,9 @@ func follow(c *Containers, m *managed, s *contract.Schedule, last contract.Ran, 
 		c.cfg.Log.Warn("what is due of a container was not taken", "container", m.rec.Name, "kind", spec.Kind, "error", err)
 		return // it is tried again at the next look
 	}
-	rec := m.rec
-	note(&rec.Settings, now)
-	if err := c.cfg.Apply(keep(rec)); err != nil {
+	asked := queue.AskedOf{CTID: m.rec.CTID, Backed: m.rec.Settings.Backed, Snapped: m.rec.Settings.Snapped}
+	note(&asked, now)
+	if err := c.cfg.Apply(queue.Change{Asked: []queue.AskedOf{asked}}); err != nil {
 		c.cfg.Log.Warn("that something was asked for by a schedule is not noted", "container", m.rec.Name, "error", err)
 	}
 }

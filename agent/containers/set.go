@@ -70,6 +70,11 @@ func (h set) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	return keep(rec), nil
 }
 
+// Claims implements [actions.Claimer].
+func (set) Claims(s *protocol.Spec) bool {
+	return len(protocol.ArgsOf[protocol.SetArgs](s).StartAfter) > 0
+}
+
 // starts changes when a container is started. It returns why that cannot be.
 func (h set) starts(rec *queue.Container, change *contract.Change) (why string) {
 	if change.StartOrder != 0 {

@@ -106,6 +106,7 @@ func (u *upgrading) prepare(ctx context.Context) (queue.Change, error) {
 	}
 	spec := container.CreateSpec{
 		Name: string(u.rec.Name), CTID: container.CTID(u.rec.CTID.String()), Network: network,
+		Unique:   u.rec.Class == contract.Unique,
 		Hostname: string(u.rec.Settings.Hostname), Env: u.rec.Settings.Env, Command: u.rec.Settings.Command,
 	}
 	spec.Template, spec.Pull = u.image()

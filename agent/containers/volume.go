@@ -64,12 +64,25 @@ func (h volumes) claim(id protocol.CTID, all []mount.Mount, privileged bool) err
 			continue
 		}
 		for _, o := range h.users(m.Volume) {
-			if o.rec.CTID != id && (!privileged || !o.seen || !o.info.Privileged) {
+			if o.rec.CTID != id && (!privileged || !h.privileged(o)) {
 				return fmt.Errorf("container %s has volume %s; two containers share a volume only if both are privileged: remove %s first, or name another volume", o.rec.Name, m.Volume, o.rec.Name)
 			}
 		}
 	}
 	return nil
+}
+
+// privileged reports whether a container is, or is being made, privileged.
+func (h volumes) privileged(m *managed) bool {
+	if m.rec.Made {
+		return m.seen && m.info.Privileged
+	}
+	s := actions.Running(h.cfg.Actions, m.rec.CTID)
+	if s == nil {
+		return false
+	}
+	args, creates := s.Args.(*protocol.CreateArgs)
+	return creates && args.Privileged
 }
 
 // mounted is what a worker does about the volumes and mounts of a container.

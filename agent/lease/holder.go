@@ -51,10 +51,13 @@ type holder struct {
 	held   map[protocol.CTID]Held
 	former map[protocol.CTID]int64
 	news   chan struct{} // is closed by the next grant
+	behind bool          // the guard has what was released
+
+	released chan struct{} // tells Run that something was released
 }
 
 func (h *holder) init(cfg *Config) {
-	h.cfg, h.held, h.news = cfg, make(map[protocol.CTID]Held), make(chan struct{})
+	h.cfg, h.held, h.news, h.released = cfg, make(map[protocol.CTID]Held), make(chan struct{}), make(chan struct{}, 1)
 }
 
 // granted takes the newest grant: it is good until a time of the boot clock.
@@ -96,8 +99,30 @@ func (h *holder) tell(ctx context.Context) error {
 	defer h.setting.Unlock()
 	h.mu.Lock()
 	all := h.sorted()
+	h.behind = false
 	h.mu.Unlock()
-	return h.cfg.Guard.Set(ctx, slices.DeleteFunc(all, func(x Held) bool { return x.Keeps }))
+	err := h.cfg.Guard.Set(ctx, slices.DeleteFunc(all, func(x Held) bool { return x.Keeps }))
+	if err != nil {
+		h.mu.Lock()
+		h.behind = true
+		h.mu.Unlock()
+	}
+	return err
+}
+
+// catchUp tells the guard of what was released, if it was not told yet.
+func (h *holder) catchUp(ctx context.Context) {
+	h.mu.Lock()
+	behind := h.behind
+	h.mu.Unlock()
+	if !behind {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, guardPatience)
+	defer cancel()
+	if err := h.tell(ctx); err != nil {
+		h.cfg.Log.Error("the guard does not know what has ended; it may kill another container of the same name. The agent tells the guard again with the next lease", "error", err)
+	}
 }
 
 func (h *holder) sorted() []Held {
@@ -183,12 +208,13 @@ func (l *Lease) Await(ctx context.Context, id protocol.CTID) (protocol.Epoch, er
 	}
 }
 
-// Hold has a container killed when its lease ends. It is called before the container is
-// started, and again when it is seen to run.
-func (l *Lease) Hold(ctx context.Context, id protocol.CTID, e protocol.Epoch, group string, keeps bool) error {
+// Hold has a container killed when its lease ends, and returns when that is, by the boot
+// clock in milliseconds. It is called before the container is started, and again when it is
+// seen to run.
+func (l *Lease) Hold(ctx context.Context, id protocol.CTID, e protocol.Epoch, group string, keeps bool) (until int64, err error) {
 	h := &l.holder
 	if h.cfg.Guard == nil {
-		return errors.New("nothing on this host would kill it at the end of its lease")
+		return 0, errors.New("nothing on this host would kill it at the end of its lease")
 	}
 	former := l.formerly(ctx, id)
 	h.mu.Lock()
@@ -205,9 +231,9 @@ func (l *Lease) Hold(ctx context.Context, id protocol.CTID, e protocol.Epoch, gr
 	h.held[id] = x
 	h.mu.Unlock()
 	if same {
-		return nil
+		return x.UntilMS, nil
 	}
-	return h.tell(ctx)
+	return x.UntilMS, h.tell(ctx)
 }
 
 // formerly is until when a container that a former process of the agent has held may run,
@@ -235,11 +261,21 @@ func (l *Lease) formerly(ctx context.Context, id protocol.CTID) int64 {
 }
 
 // Release tells that nothing of a container runs. The loop calls it, so it does not wait
-// for the guard: until that gets its next table, it may kill a control group that is empty.
+// for the guard: [Lease.Run] tells the guard at once. Else the guard would kill, at the old
+// deadline, another container that has got the name meanwhile.
 func (l *Lease) Release(id protocol.CTID) {
-	l.holder.mu.Lock()
-	defer l.holder.mu.Unlock()
-	delete(l.holder.held, id)
+	h := &l.holder
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, held := h.held[id]; !held || h.cfg.Guard == nil {
+		return
+	}
+	delete(h.held, id)
+	h.behind = true
+	select {
+	case h.released <- struct{}{}:
+	default:
+	}
 }
 
 // Held returns what is held, for people.

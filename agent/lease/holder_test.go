@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -57,7 +58,7 @@ func TestDeadlines(t *testing.T) {
 	l := newHolder(g, &now)
 	ctx := t.Context()
 	l.holder.granted(ctx, grantOf(one, old), protocol.Seq{K: 1}, 900, 90_000)
-	if err := l.Hold(ctx, one, old, "group", false); err != nil {
+	if until, err := l.Hold(ctx, one, old, "group", false); err != nil || until != 90_900 {
 		t.Fatal(err)
 	}
 	want := func(when string, until int64) {
@@ -80,12 +81,44 @@ func TestDeadlines(t *testing.T) {
 	if len(l.holder.told()) != 0 {
 		t.Errorf("released, and told: %+v", l.holder.told())
 	}
-	if err := l.Hold(ctx, two, old, "group", false); err != nil {
-		t.Fatal(err)
-	}
-	if _, still := g.now[one]; still {
-		t.Error("the next table holds what was released")
-	}
+}
+
+// TestRelease: the guard is told at once of what has ended, for another container may get
+// its name. A guard that does not answer then is told with the next lease.
+func TestRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now, g := int64(1000), &table{}
+		l := New(Config{BootMS: func() int64 { return now }, Log: slog.New(slog.DiscardHandler), Guard: g, Numbers: &wire.Numbers{}})
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+		l.holder.granted(ctx, append(grantOf(one, old), grantOf(two, old)...), protocol.Seq{K: 1}, 900, 90_000)
+		for _, id := range []protocol.CTID{one, two} {
+			if _, err := l.Hold(ctx, id, old, "group", false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		has := func(when string, want int) {
+			t.Helper()
+			synctest.Wait()
+			if len(g.now) != want {
+				t.Errorf("%s: the guard has %v, want %d", when, g.now, want)
+			}
+		}
+		has("held", 2)
+		l.Release(one)
+		has("released", 1)
+		g.err = errors.New("the guard hangs")
+		l.Release(two)
+		has("released while the guard hangs", 1)
+		g.err = nil
+		<-time.After(every)
+		has("with the next lease", 0)
+		end()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
 }
 
 // TestGranted: a start wants the newest grant, as long as it is good.
@@ -116,21 +149,21 @@ func TestHeldBefore(t *testing.T) {
 	now, g := int64(1000), &table{former: map[protocol.CTID]int64{one: 40_000}}
 	l := newHolder(g, &now)
 	for _, id := range []protocol.CTID{one, two} {
-		if err := l.Hold(t.Context(), id, old, "group", false); err != nil {
+		if _, err := l.Hold(t.Context(), id, old, "group", false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if g.now[one] != 40_000 || g.now[two] > now {
 		t.Errorf("%v", g.now)
 	}
-	if err := l.Hold(t.Context(), two, old, "group", true); err != nil {
+	if _, err := l.Hold(t.Context(), two, old, "group", true); err != nil {
 		t.Fatal(err)
 	}
 	if _, killed := g.now[two]; killed {
 		t.Error("what goes on without a lease has a deadline")
 	}
 	g.err = errors.New("the guard is gone")
-	if err := l.Hold(t.Context(), two, newer, "group", false); err == nil {
+	if _, err := l.Hold(t.Context(), two, newer, "group", false); err == nil {
 		t.Error("nothing would kill it, and it is held")
 	}
 }

@@ -91,7 +91,10 @@ func (l *Lease) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-l.holder.released:
+			l.holder.catchUp(ctx)
 		case <-ticker.C:
+			l.holder.catchUp(ctx)
 			number++
 			l.ask(ctx, number)
 		case <-l.soon:

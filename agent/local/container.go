@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/protocol/mount"
 )
@@ -54,6 +55,9 @@ func detailsOf(d containers.Details, effective limit.Limits) api.ContainerDetail
 	out := api.ContainerDetails{Name: string(d.Name), CTID: d.CTID.String(), Runtime: d.Runtime, Ends: []api.ContainerEnd{}, Limits: []api.ContainerLimit{}, Ports: []string{}, InitPID: d.InitPID,
 		Image: d.Template, Hostname: string(d.Settings.Hostname), Network: d.Settings.Network, Env: d.Settings.Env, Command: d.Settings.Command,
 		Class: d.Class, Offline: d.Offline, Labels: slices.Concat([]string{}, d.Labels), Privileged: d.Privileged, Health: d.Settings.Health, Schedules: d.Settings.Schedules}
+	if d.Epoch != (protocol.Epoch{}) {
+		out.Epoch = d.Epoch.String()
+	}
 	out.Volumes, out.Mounts = mount.Split(d.Settings.Mounts)
 	for _, p := range d.Ports {
 		out.Ports = append(out.Ports, p.String())

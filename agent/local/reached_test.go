@@ -3,6 +3,7 @@ package local_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,7 @@ func TestReachable(t *testing.T) {
 		ask := func(method, path string, want int) {
 			t.Helper()
 			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest(method, path, http.NoBody))
+			h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader("a body")))
 			if w.Code != want {
 				t.Errorf("%s %s: %d, want %d", method, path, w.Code, want)
 			}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -127,7 +128,10 @@ func (tx txn) writeRecords() error {
 		_, err := tx.Exec(`INSERT INTO `+into+` (record) VALUES `+rowsOf1[len(some)], args...)
 		if err = tx.refused(err); errors.Is(err, ErrAudit) && m.happened && into == "audit" {
 			into = "audit_reserve"
-			err = tx.reserveTakes(len(all))
+			var full bool
+			if full, err = tx.overflows(all); full && err == nil {
+				return nil
+			}
 		} else if err == nil {
 			all = all[len(some):]
 		}
@@ -150,14 +154,44 @@ func (tx txn) refused(err error) error {
 	return fmt.Errorf("%w: %w", ErrAudit, err)
 }
 
-// reserveTakes is ErrAudit if the reserve does not take n records more.
-func (tx txn) reserveTakes(n int) error {
+// verbLost is the last record of a reserve that is full: how many records have no place in it.
+const verbLost = "audit.lost"
+
+// overflows reports whether the reserve has no room for records. Then it counts them, for
+// what happened cannot wait: a host that could not write what it does would start no
+// container, and end none whose lease has ended.
+func (tx txn) overflows(all [][]byte) (bool, error) {
 	var there int
-	err := tx.QueryRow(`SELECT count(*) FROM audit_reserve`).Scan(&there)
-	if err == nil && there+n > maxReserve {
-		err = fmt.Errorf("%w, and %d wait for it", ErrAudit, there)
+	var newest []byte
+	err := tx.QueryRow(`SELECT count(*), coalesce((SELECT record FROM audit_reserve ORDER BY n DESC LIMIT 1), x'7b7d') FROM audit_reserve`).Scan(&there, &newest)
+	if err != nil {
+		return false, err
 	}
-	return err
+	var last, first struct {
+		AtMS   int64  `json:"at_ms"`
+		Verb   string `json:"verb"`
+		Detail struct {
+			Records int `json:"records"`
+		} `json:"detail"`
+	}
+	if err := json.Unmarshal(newest, &last); err != nil {
+		return false, fmt.Errorf("read the newest record of the audit log's reserve: %w", err)
+	}
+	statement, lost, atMS := `UPDATE audit_reserve SET record = $1 WHERE n = (SELECT max(n) FROM audit_reserve)`, len(all)+last.Detail.Records, last.AtMS
+	if last.Verb != verbLost {
+		if there+len(all) <= maxReserve {
+			return false, nil
+		}
+		if err := json.Unmarshal(all[0], &first); err != nil {
+			return false, fmt.Errorf("read a record for the audit log: %w", err)
+		}
+		statement, lost, atMS = `INSERT INTO audit_reserve (record) VALUES ($1)`, len(all), first.AtMS
+	}
+	b, err := audit.Record{AtMS: atMS, Actor: "host", Verb: verbLost, Detail: map[string]any{"records": lost}}.Encode()
+	if err == nil {
+		_, err = tx.Exec(statement, b)
+	}
+	return true, err
 }
 
 // spendReserve puts the records of the reserve into the log.

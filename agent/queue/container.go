@@ -43,6 +43,11 @@ func change(tx txn, c Change, now Now) error {
 			return err
 		}
 	}
+	for _, a := range c.Asked {
+		if err := asked(tx, a); err != nil {
+			return err
+		}
+	}
 	if c.Networks != nil {
 		if err := keepNetworks(tx, *c.Networks); err != nil {
 			return err
@@ -62,6 +67,21 @@ func change(tx txn, c Change, now Now) error {
 		}
 	}
 	return nil
+}
+
+// asked notes when the schedules of a container were followed.
+func asked(tx txn, a AskedOf) error {
+	backed, err := json.Marshal(a.Backed)
+	if err != nil {
+		return err
+	}
+	snapped, err := json.Marshal(a.Snapped)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(`UPDATE containers SET settings = json_set(settings, '$.backed', json($1), '$.snapped', json($2)) WHERE ctid = $3`,
+		string(backed), string(snapped), a.CTID.String())
+	return err
 }
 
 // containerRecord says what a container is meant to be from now on.
@@ -100,7 +120,8 @@ func put(tx txn, c *Container) error {
 		template = excluded.template, epoch_ring = excluded.epoch_ring, epoch_term = excluded.epoch_term,
 		epoch_counter = excluded.epoch_counter, intended = excluded.intended, offline = excluded.offline, labels = excluded.labels,
 		address = excluded.address, mac = excluded.mac, made = excluded.made, failures = excluded.failures, broken = excluded.broken,
-		former = excluded.former, settings = excluded.settings`,
+		former = excluded.former, settings = json_set(excluded.settings, '$.backed', json(coalesce(settings -> '$.backed', '{}')),
+			'$.snapped', json(coalesce(settings -> '$.snapped', '{}')))`,
 		c.CTID.String(), string(c.Name), c.Runtime, c.Class, c.Epoch.Term.Ring, c.Epoch.Term.Counter, c.Epoch.Counter, c.Intended,
 		c.Offline, string(labels), c.Template, c.Address, c.MAC, c.Made, c.Failures, clean(c.Broken), string(former), string(ends), string(settings))
 	if errors.Is(err, sqldb.ErrUnique) {

@@ -14,10 +14,13 @@ type Network struct {
 	Name   string `json:"name"`
 	Bridge string `json:"bridge"` // the device
 	// IPv4 and IPv6 are the pools of addresses. That of IPv6 may be missing.
-	IPv4     netip.Prefix `json:"ipv4"`
-	IPv6     netip.Prefix `json:"ipv6,omitzero"`
-	VLAN     int          `json:"vlan,omitzero"` // the tag by which it is connected; 0 is none
-	Isolated bool         `json:"isolated,omitzero"`
+	IPv4 netip.Prefix `json:"ipv4"`
+	IPv6 netip.Prefix `json:"ipv6,omitzero"`
+	VLAN int          `json:"vlan,omitzero"` // the tag by which it is connected; 0 is none
+	// Uplink is the device of the host by which the packets with the tag go. Empty: that of
+	// the default route.
+	Uplink   string `json:"uplink,omitzero"`
+	Isolated bool   `json:"isolated,omitzero"`
 	// Made tells that its creation was completed.
 	Made bool `json:"made,omitzero"`
 }

@@ -258,6 +258,9 @@ type Change struct {
 	// Ended replaces what is remembered of how containers ended, which Put leaves as it
 	// is: it becomes known while something is being done to them.
 	Ended []EndsOf
+	// Asked replaces when schedules of containers were followed, which Put leaves as it is:
+	// they are followed while something is being done to the container.
+	Asked []AskedOf
 	// Networks replaces what is remembered of networks; nil leaves it as it is.
 	Networks *[]Network
 }
@@ -266,6 +269,12 @@ type Change struct {
 type EndsOf struct {
 	CTID protocol.CTID
 	Ends []End
+}
+
+// AskedOf is when the schedules of a container were followed last.
+type AskedOf struct {
+	CTID            protocol.CTID
+	Backed, Snapped contract.Ran
 }
 
 // Order asks for a new action.

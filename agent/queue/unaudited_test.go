@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hostler-io/hostler/agent/queue"
@@ -86,6 +87,64 @@ func TestReserveOfTheLog(t *testing.T) {
 	}
 	if got := verbs(); !slices.Equal(got, append(want, "action.accept", "agent.start")) {
 		t.Errorf("then it has %v", got)
+	}
+}
+
+// TestFullReserveOfTheLog: a reserve that is full stops nothing that happened, or must
+// happen. The log tells then how many records it lacks.
+func TestFullReserveOfTheLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "queue.db")
+	q, err := queue.Create(t.Context(), queue.Config{Path: path}, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := order(1)
+	o.Begin = &queue.Change{}
+	accept(t, q, o)
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, path, `CREATE TRIGGER down BEFORE INSERT ON audit WHEN (SELECT length(checkpoint) = 0 FROM self) BEGIN SELECT RAISE(ABORT, 'the log is down'); END`)
+	execute(t, path, `WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 9999)
+		INSERT INTO audit_reserve (record) SELECT CAST('{"at_ms":1,"actor":"host","verb":"container.correct-start"}' AS BLOB) FROM c`)
+	if q, err = queue.Open(t.Context(), queue.Config{Path: path}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { q.Close() }()
+	for range 3 { // the first has the last place
+		if _, err := q.Begin(t.Context(), now); err != nil {
+			t.Fatalf("the agent does not start: %v", err)
+		}
+	}
+	rec := queue.Container{CTID: protocol.CTID{15: 1}, Name: "db", Runtime: "lxc", Class: "unique", Intended: queue.Running}
+	if err := q.Apply(t.Context(), queue.Change{Put: []queue.Container{rec}}, now); err != nil {
+		t.Errorf("the epoch of a lease is not kept: %v", err)
+	}
+	if err := q.Audit().RecordDone(t.Context(), []audit.Record{{Actor: "host", Verb: "container.correct-stop"}, {Actor: "host", Verb: "container.correct-stop"}}); err != nil {
+		t.Errorf("a container whose lease has ended is not stopped: %v", err)
+	}
+	if _, err := finish(q, t.Context(), o.Action, queue.Step{Event: protocol.EventSucceed}, now); err != nil {
+		t.Errorf("what runs does not end: %v", err)
+	}
+	if _, _, err := acceptOrder(t.Context(), q, protocol.Position{}, order(2), now); !errors.Is(err, queue.ErrAudit) {
+		t.Errorf("an order is accepted: %v", err)
+	}
+	q.Audit().KeepCheckpoint([]byte("the log works again"))
+	if err := q.Probe(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	var last []string
+	if _, _, err := q.Audit().Export(t.Context(), func(line []byte) error {
+		last = append(last, string(line))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	last = last[len(last)-3:]
+	for i, want := range []string{`"verb":"agent.start"`, `"verb":"audit.lost","detail":{"records":6}`, `"verb":"audit.resume"`} {
+		if !strings.Contains(last[i], want) {
+			t.Errorf("the log ends with %s, want %s", last[i], want)
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ type bridges struct {
 	mu      sync.Mutex
 	nets    []queue.Network // as they were last applied
 	exposed []containers.Exposed
+	told    bool // by the first Apply: both are all that there are
 }
 
 func newBridges(c networkConfig, s state) (*bridges, error) {
@@ -84,6 +85,12 @@ func (b *bridges) Plan(n queue.Network, ipv6 bool, others []queue.Network) (queu
 	} else if slices.ContainsFunc(plugged, func(i network.Interface) bool { return i.Name == n.Bridge }) {
 		return n, fmt.Errorf("this host has a device %s that is not of this network; choose another name", n.Bridge)
 	}
+	if n.VLAN != 0 && n.Uplink == "" {
+		var err error
+		if n.Uplink, err = network.Uplink(); err != nil {
+			return n, fmt.Errorf("%w; give it one, or leave --vlan out", err)
+		}
+	}
 	free := func(p netip.Prefix) (bool, error) {
 		for _, o := range others {
 			if o.IPv4.Overlaps(p) || o.IPv6.IsValid() && o.IPv6.Overlaps(p) {
@@ -129,18 +136,38 @@ func (b *bridges) Plan(n queue.Network, ipv6 bool, others []queue.Network) (queu
 func (b *bridges) Ensure(_ context.Context, n queue.Network) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	err := b.ensure(n)
-	if err == nil {
-		// A bridge that is new lacks what ports and isolation need of it. If that does not
-		// work, the next Apply tells, and nothing keeps a container from its start.
-		if !slices.Contains(b.nets, n) && n.Name != "" {
-			b.nets = append(slices.DeleteFunc(slices.Clone(b.nets), func(o queue.Network) bool { return o.Name == n.Name }), n)
+	if n.Isolated {
+		// The rules come first, so that it is isolated before anything is attached. What is
+		// wrong with other networks, the next Apply tells.
+		b.remember(n)
+		if err := b.apply(); errors.Is(err, network.ErrNotIsolated) {
+			return fmt.Errorf("network %s is isolated, and is not used without the rules for that: %w", n.Name, err)
 		}
-		if len(b.exposed) > 0 || n.Name != "" {
-			_ = b.apply()
-		}
+		return b.ensure(n)
 	}
-	return err
+	if err := b.ensure(n); err != nil {
+		return err
+	}
+	// A host whose uplink is away starts its containers all the same.
+	if err := b.connect(n); err != nil && !n.Made {
+		return err
+	}
+	// A bridge that is new lacks what ports need of it. If that does not work, the next
+	// Apply tells, and nothing keeps a container from its start.
+	if n.Name != "" {
+		b.remember(n)
+	}
+	if len(b.exposed) > 0 || n.Name != "" {
+		_ = b.apply()
+	}
+	return nil
+}
+
+// remember adds a network that was not there when they were last applied.
+func (b *bridges) remember(n queue.Network) {
+	if !slices.Contains(b.nets, n) {
+		b.nets = append(slices.DeleteFunc(slices.Clone(b.nets), func(o queue.Network) bool { return o.Name == n.Name }), n)
+	}
 }
 
 func (b *bridges) ensure(n queue.Network) error {
@@ -151,11 +178,24 @@ func (b *bridges) ensure(n queue.Network) error {
 	if n.Name != "" {
 		cfg.Owner = network.Owner{Mark: b.mark, Name: n.Name}
 	}
-	err := network.EnsureBridge(cfg)
-	if err == nil && n.VLAN != 0 {
-		err = network.EnsureTagged(n.Bridge, n.VLAN)
+	return network.EnsureBridge(cfg)
+}
+
+// connect connects a network to one outside of the host by VLAN, if it is to be. Packets that
+// a bridge itself passes on are not held up by the rules that isolate it, so one that is
+// remembered with both from before that was refused is not connected.
+func (b *bridges) connect(n queue.Network) error {
+	switch {
+	case n.VLAN == 0:
+		return nil
+	case n.Isolated:
+		return network.RemoveTagged(b.tagged(n))
 	}
-	return err
+	return network.EnsureTagged(b.tagged(n))
+}
+
+func (b *bridges) tagged(n queue.Network) network.Tagged {
+	return network.Tagged{Bridge: n.Bridge, Uplink: n.Uplink, Tag: n.VLAN, Owner: network.Owner{Mark: b.mark, Name: n.Name}}
 }
 
 // Remove implements [containers.Network].
@@ -167,14 +207,10 @@ func (b *bridges) Remove(_ context.Context, n queue.Network) error {
 		return err
 	}
 	if owned[n.Name] == n.Bridge {
-		uplink := 0
-		if n.VLAN != 0 {
-			uplink = 1
+		if plugged, err := network.Plugins(n.Bridge); err != nil || plugged > 0 {
+			return cmp.Or(err, fmt.Errorf("%w: %d interfaces are plugged into the bridge %s of network %s", containers.ErrInUse, plugged, n.Bridge, n.Name))
 		}
-		if plugged, err := network.Plugins(n.Bridge); err != nil || plugged > uplink {
-			return cmp.Or(err, fmt.Errorf("%w: %d interfaces are plugged into the bridge %s of network %s", containers.ErrInUse, plugged-uplink, n.Bridge, n.Name))
-		}
-		if err := errors.Join(network.RemoveTagged(n.Bridge), network.RemoveBridge(n.Bridge)); err != nil {
+		if err := errors.Join(network.RemoveTagged(b.tagged(n)), network.RemoveBridge(n.Bridge)); err != nil {
 			return err
 		}
 	}
@@ -183,19 +219,26 @@ func (b *bridges) Remove(_ context.Context, n queue.Network) error {
 }
 
 // Apply implements [containers.Network].
-func (b *bridges) Apply(_ context.Context, nets []queue.Network, all []containers.Exposed) error {
+func (b *bridges) Apply(_ context.Context, nets []queue.Network, all []containers.Exposed) (failed map[string]error, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.nets, b.exposed = nets, all
+	b.nets, b.exposed, b.told = nets, all, true
 	sweepShapers()
+	owned, unread := network.Owned(b.mark)
+	failed = make(map[string]error)
 	for _, n := range nets {
+		var err error
 		if slices.ContainsFunc(all, func(e containers.Exposed) bool { return e.Network == n.Name }) {
-			if err := b.ensure(n); err != nil {
-				return err
-			}
+			err = b.ensure(n)
+		}
+		if owned[n.Name] == n.Bridge { // it may have been made while the uplink was away
+			err = errors.Join(err, b.connect(n))
+		}
+		if err != nil {
+			failed[n.Name] = err
 		}
 	}
-	return b.apply()
+	return failed, errors.Join(unread, b.apply())
 }
 
 // sweepShapers removes the devices of limits that containers have left which ended. One
@@ -211,7 +254,7 @@ func sweepShapers() {
 }
 
 func (b *bridges) apply() error {
-	r := network.Rules{Mark: b.mark}
+	r := network.Rules{Mark: b.mark, Partial: !b.told}
 	device := make(map[string]string, len(b.nets))
 	for _, n := range b.nets {
 		r.Subnets = append(r.Subnets, network.Subnet{Bridge: n.Bridge, Network: n.IPv4, Network6: n.IPv6, NAT: b.nat, Isolated: n.Isolated})

@@ -43,7 +43,7 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 	}
 	cfg.Needs = append(cfg.Needs, checkup.Need{Name: "lxc", Problem: err, Mend: "apt-get install hostler-agent-lxc"})
 	if c.Podman.Use != podmanOff {
-		p, err := openPodman(ctx, c.Podman, quiet)
+		p, err := openPodman(ctx, c, quiet)
 		if err == nil {
 			_, err = p.List(ctx)
 			err = errors.Join(err, p.Close())

@@ -129,7 +129,7 @@ type networkConfig struct {
 }
 
 type uniqueConfig struct {
-	Pausable string `toml:"pausable" takes:"restart" does:"Whether this machine can be stopped as a whole with its clocks, as a virtual machine that is paused: auto (a virtual machine can), yes, or no. What runs on a machine that can goes on for a moment when it wakes, so the end of its lease proves nothing: its unique containers start elsewhere only when a fence device or a person says that it is off. Say no only if this machine is never paused, suspended or moved."`
+	Pausable string `toml:"pausable" takes:"restart" does:"Whether this machine can be stopped as a whole with its clocks, as a virtual machine that is paused or a container that is frozen: auto (a virtual machine can, and so can a container in which the agent runs), yes, or no. What runs on a machine that can goes on for a moment when it wakes, so the end of its lease proves nothing: its unique containers start elsewhere only when a fence device or a person says that it is off. Say no only if this machine is never paused, suspended or moved."`
 	Guard    bool   `toml:"guard" takes:"reload" does:"Let this host hold unique containers. Two small processes of their own then kill such a container when the lease of the host ends, also when the agent is dead; the agent tests that when it starts."`
 }
 

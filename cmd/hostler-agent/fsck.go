@@ -110,7 +110,7 @@ func openTidiers(s state, c config, log *slog.Logger) (map[string]container.Tidi
 	if _, err := os.Stat(c.Podman.Socket); c.Podman.Use == podmanOff || c.Podman.Use == podmanAuto && errors.Is(err, fs.ErrNotExist) {
 		return all, nil
 	}
-	p, err := podman.New(podman.Config{Socket: c.Podman.Socket, IDs: c.Podman.ids(), Bridge: c.Network.Bridge, Log: log})
+	p, err := podman.New(podman.Config{Socket: c.Podman.Socket, Permits: c.permits(), IDs: c.Podman.ids(), Bridge: c.Network.Bridge, Log: log})
 	if err != nil {
 		return nil, err
 	}

@@ -22,9 +22,24 @@ func (c uniqueConfig) check() error {
 	return nil
 }
 
-// pausable reports whether this machine may be stopped as a whole.
+// pausable reports whether this machine may be stopped as a whole: a virtual machine is
+// paused, and a container is frozen, with the guard in it.
 func (c uniqueConfig) pausable() bool {
-	return c.Pausable == pausableYes || c.Pausable == pausableAuto && virtual("/")
+	return c.Pausable == pausableYes || c.Pausable == pausableAuto && (virtual("/") || inContainer("/"))
+}
+
+// inContainer reports whether the agent below root runs in a container, by what the managers
+// of containers leave in it.
+func inContainer(root string) bool {
+	for _, name := range []string{"run/systemd/container", "run/.containerenv", ".dockerenv"} {
+		if _, err := os.Stat(filepath.Join(root, name)); err == nil {
+			return true
+		}
+	}
+	env, err := os.ReadFile(filepath.Join(root, "proc/1/environ"))
+	return err == nil && slices.ContainsFunc(strings.Split(string(env), "\x00"), func(v string) bool {
+		return strings.HasPrefix(v, "container=") && v != "container="
+	})
 }
 
 // virtual reports whether the machine below root is a virtual one, by what the kernel and

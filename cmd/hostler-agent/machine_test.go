@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestVirtualMachines: what kernel and firmware say of a machine decides whether it counts
+// TestPausable: what kernel, firmware and managers of containers say of a machine decides whether it counts
 // as one that can be paused, unless its owner says otherwise.
-func TestVirtualMachines(t *testing.T) {
+func TestPausable(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, text string
 		want       bool
@@ -21,6 +21,10 @@ func TestVirtualMachines(t *testing.T) {
 		"Hyper-V":                    {"sys/class/dmi/id/product_name", "Virtual Machine\n", true},
 		"a hypervisor of the kernel": {"sys/hypervisor/type", "xen\n", true},
 		"a device tree":              {"proc/device-tree/hypervisor/compatible", "linux,kvm\x00", true},
+		"a container of podman":      {"run/.containerenv", "", true},
+		"a container with systemd":   {"run/systemd/container", "lxc\n", true},
+		"a container of LXC":         {"proc/1/environ", "PATH=/bin\x00container=lxc\x00", true},
+		"a first process of its own": {"proc/1/environ", "PATH=/bin\x00mycontainer=lxc\x00", false},
 	} {
 		root := t.TempDir()
 		file := filepath.Join(root, c.file)
@@ -30,7 +34,7 @@ func TestVirtualMachines(t *testing.T) {
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := virtual(root); got != c.want {
+		if got := virtual(root) || inContainer(root); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

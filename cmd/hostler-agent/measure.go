@@ -89,15 +89,14 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 	beside.Go(func() { m.out.run(ctx, m.log) })
 	soon := make(chan struct{}, 1)
 	beside.Go(func() {
-		err := metrics.Watch(ctx, func() {
+		metrics.Watch(ctx, func() {
 			select {
 			case soon <- struct{}{}:
 			default: // a sample is due already
 			}
+		}, func(err error) {
+			m.log.Info("samples are not taken earlier for one of the things that can become worse", "reason", err)
 		})
-		if err != nil {
-			m.log.Info("samples are not taken earlier when something becomes worse", "reason", err)
-		}
 	})
 	failing := false
 	for {

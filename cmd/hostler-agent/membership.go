@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/faults"
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/internal/clock"
@@ -33,6 +34,8 @@ type membership struct {
 	stranger chan struct{}
 	// refused tells of a broker that may not have taken our certificate.
 	refused chan struct{}
+	// outage is what a drill makes of the ways to the coordinator.
+	outage faults.Outage
 
 	mu     sync.Mutex
 	record join.Record // as it was kept last
@@ -161,6 +164,9 @@ func (m *membership) Fetch(ctx context.Context, number uint64) error {
 	m.mu.Lock()
 	addresses := m.record.Addresses
 	m.mu.Unlock()
+	if err := m.outage.Err(); err != nil {
+		return err
+	}
 	for have := m.Ring(); have < number; have = m.Ring() {
 		b, err := m.client.Rings(ctx, addresses, have+1)
 		if err == nil && len(b) > 0 {
@@ -247,6 +253,9 @@ func wait(ctx context.Context, d time.Duration, early chan struct{}) error {
 
 // renew asks for a new certificate, and takes what else is new.
 func (m *membership) renew(ctx context.Context) error {
+	if err := m.outage.Err(); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	r := m.record
 	m.mu.Unlock()

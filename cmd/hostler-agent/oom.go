@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -18,12 +19,15 @@ const calm = 15 * time.Minute
 type ooms struct {
 	raised map[string]bool          // alerts, by id, as the queue has them
 	last   map[string]time.Duration // when something was killed, on the boot clock
+	// limited are the containers that were at their limit in the sample before: the kernel
+	// counts that before it counts what it has killed then.
+	limited map[string]bool
 }
 
 // newOOMs takes the alerts that are raised. When that happened is not known: they count
 // from now.
 func newOOMs(raised []string, now time.Duration) ooms {
-	o := ooms{make(map[string]bool), make(map[string]time.Duration)}
+	o := ooms{make(map[string]bool), make(map[string]time.Duration), make(map[string]bool)}
 	for _, id := range raised {
 		if id == string(warnings.HostOOM) || strings.HasPrefix(id, string(warnings.ContainerOOM)+"/") {
 			o.raised[id], o.last[id] = true, now
@@ -36,17 +40,19 @@ func newOOMs(raised []string, now time.Duration) ooms {
 func (o ooms) judge(s metrics.Sample, now time.Duration) (changes []protocol.Alert) {
 	var host, within float64
 	at := s.At.UnixMilli()
+	byHost := o.byHost(s)
 	for _, v := range s.Values {
 		switch {
 		case v.Metric != metrics.OOM || v.Mean <= 0:
 		case v.Container == "":
 			host = v.Mean
+		case byHost[v.Container]:
 		default:
 			within += v.Mean
 			o.last[warnings.ID(warnings.ContainerOOM, v.Container)] = now
 		}
 	}
-	if host > within { // those of containers count for the host as well
+	if host > within { // those that containers have had within their limits count for the host as well
 		o.last[string(warnings.HostOOM)] = now
 	}
 	for id, last := range o.last {
@@ -68,6 +74,22 @@ func (o ooms) judge(s metrics.Sample, now time.Duration) (changes []protocol.Ale
 		changes = append(changes, protocol.Alert{Raised: is, AlertInfo: warnings.New(warnings.Code(code), container, text, at)})
 	}
 	return changes
+}
+
+// byHost returns the containers of which the kernel says that they are not at their limit:
+// what was killed in them was killed for the host. Version 1 of control groups does not say.
+func (o ooms) byHost(s metrics.Sample) map[string]bool {
+	not, limited := make(map[string]bool), make(map[string]bool)
+	for _, v := range s.Values {
+		if v.Metric != metrics.OOMLimit {
+			continue
+		}
+		limited[v.Container] = v.Mean > 0
+		not[v.Container] = v.Mean <= 0 && !o.limited[v.Container]
+	}
+	clear(o.limited)
+	maps.Copy(o.limited, limited)
+	return not
 }
 
 // told notes a change that is durable.

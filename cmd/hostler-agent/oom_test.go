@@ -50,3 +50,39 @@ func TestOOM(t *testing.T) {
 		t.Errorf("it remembers %v and %v", o.last, o.raised)
 	}
 }
+
+// TestOOMKinds: what is killed in a container, because the memory of the host is used up,
+// is of the host; where the kernel says nothing of the limit, it counts for the container.
+func TestOOMKinds(t *testing.T) {
+	type kills struct{ killed, limit float64 }
+	for what, c := range map[string]struct {
+		samples []map[string]kills
+		want    []string
+	}{
+		"a limit":               {[]map[string]kills{{"": {1, -1}, "web": {1, 1}}}, []string{"container.oom/web"}},
+		"the host":              {[]map[string]kills{{"": {1, -1}, "web": {1, 0}}}, []string{"host.oom"}},
+		"both":                  {[]map[string]kills{{"": {2, -1}, "web": {1, 0}, "db": {1, 2}}}, []string{"container.oom/db", "host.oom"}},
+		"the kernel is mute":    {[]map[string]kills{{"": {1, -1}, "web": {1, -1}}}, []string{"container.oom/web"}},
+		"killed a moment later": {[]map[string]kills{{"": {0, -1}, "web": {0, 1}}, {"": {1, -1}, "web": {1, 0}}}, []string{"container.oom/web"}},
+		"killed long after":     {[]map[string]kills{{"web": {0, 1}}, {"web": {0, 0}}, {"": {1, -1}, "web": {1, 0}}}, []string{"host.oom"}},
+	} {
+		o := newOOMs(nil, 0)
+		var got []string
+		for n, one := range c.samples {
+			var s metrics.Sample
+			for name, k := range one {
+				s.Values = append(s.Values, metrics.Value{Series: metrics.Series{Container: name, Metric: metrics.OOM}, Mean: k.killed})
+				if k.limit >= 0 {
+					s.Values = append(s.Values, metrics.Value{Series: metrics.Series{Container: name, Metric: metrics.OOMLimit}, Mean: k.limit})
+				}
+			}
+			for _, a := range o.judge(s, time.Duration(n)*metrics.Interval) {
+				got = append(got, a.ID)
+				o.told(a)
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", what, got, c.want)
+		}
+	}
+}

@@ -6,7 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"net"
+	"time"
 
 	"github.com/hostler-io/hostler/agent/checkup"
 	"github.com/hostler-io/hostler/certs"
@@ -43,6 +46,45 @@ func (m *membership) reached() *tls.Config {
 			return nil
 		},
 	}.Mutual()
+}
+
+// bindAgain is how long the agent waits at most until it tries again to listen at an address
+// that it could not have. The first waits are shorter.
+const bindAgain = time.Minute
+
+// door is the listener at the address of http.listen. An address that another program has,
+// or that this host does not have yet, is tried again: nothing else of the agent waits for
+// it. One goroutine uses it at a time.
+type door struct {
+	log      *slog.Logger
+	address  string
+	listen   func(ctx context.Context, address string) (net.Listener, error)
+	listener net.Listener  // nil: not yet
+	pause    time.Duration // before the next try
+}
+
+// try listens, if it can.
+func (d *door) try(ctx context.Context) {
+	l, err := d.listen(ctx, d.address)
+	if err == nil {
+		d.listener = l
+		d.log.Info("other machines may ask", "address", l.Addr().String())
+		return
+	}
+	d.pause = min(max(2*d.pause, time.Second), bindAgain)
+	d.log.Warn("other machines cannot ask this host, because the agent cannot listen at http.listen; the agent tries again. If another program has the address, end that program or change http.listen",
+		"address", d.address, "within", d.pause, "error", err)
+}
+
+// bind tries until it listens, or until ctx ends.
+func (d *door) bind(ctx context.Context) (net.Listener, error) {
+	for d.listener == nil {
+		if err := wait(ctx, d.pause/2+rand.N(d.pause/2+1), nil); err != nil {
+			return nil, err
+		}
+		d.try(ctx)
+	}
+	return d.listener, nil
 }
 
 // ownListener looks whether the listener of this host answers.

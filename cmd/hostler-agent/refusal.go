@@ -15,13 +15,13 @@ import (
 // those that do not take us.
 func (m *membership) dialer() func(ctx context.Context, address string) (net.Conn, error) {
 	d := &tls.Dialer{NetDialer: mqtt.Dialer(), Config: m.tlsConfig()}
-	return func(ctx context.Context, address string) (net.Conn, error) {
+	return m.outage.Dialer(func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := d.DialContext(ctx, "tcp", address)
 		if err != nil {
 			return nil, err
 		}
 		return &heedfulConn{Conn: conn, m: m}, nil
-	}
+	})
 }
 
 // heedfulConn notes a connection that fails before the broker has said a word.

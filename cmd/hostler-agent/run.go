@@ -18,6 +18,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/agent/drill"
 	"github.com/hostler-io/hostler/agent/fsck"
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/agent/local"
@@ -226,6 +227,10 @@ func (n *node) join(ctx context.Context, cfg *agent.Config) error {
 	}
 	cfg.Link, cfg.Bulk, n.bulk, cfg.Spread = l, bulk, bulk, l.Spread
 	n.guarded(ctx, cfg)
+	cfg.Faults = drill.Faults{
+		protocol.FaultPartition: n.member.outage.Begin,
+		protocol.FaultStopAgent: stopAgent,
+	}
 	return nil
 }
 
@@ -253,9 +258,9 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	if err != nil {
 		return err
 	}
-	reached, err := n.listen(ctx)
-	if err != nil {
-		return errors.Join(err, socket.Close())
+	door := n.door()
+	if door != nil {
+		door.try(ctx) // before the agent tells that it serves
 	}
 	// The agent says goodbye over the connections, so they end after it.
 	beside, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -265,8 +270,14 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	g.Go(func() error { return n.reload.await(inner) })
 	g.Go(func() error { return n.awaitSwap(inner) })
 	others.Go(func() error { return local.Serve(beside, socket, handler) })
-	if reached != nil {
-		others.Go(func() error { return local.Serve(beside, reached, local.Reachable(handler)) })
+	if door != nil {
+		others.Go(func() error {
+			l, err := door.bind(beside)
+			if err != nil {
+				return err
+			}
+			return local.Serve(beside, l, local.Reachable(handler))
+		})
 	}
 	if n.member != nil {
 		others.Go(func() error { return n.bulk.Run(beside, mqtt.Opening(n.agent.BulkSession())) })
@@ -302,21 +313,18 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	return err
 }
 
-// listen opens the listener for other machines, nil if there is to be none.
-func (n *node) listen(ctx context.Context) (net.Listener, error) {
+// door is the listener for other machines, nil if there is to be none.
+func (n *node) door() *door {
 	switch {
 	case n.config.HTTP.Listen == "":
-		return nil, nil
+		return nil
 	case n.member == nil:
 		n.log.Info("http.listen is not served before the host has joined a fleet, which certifies who may ask")
-		return nil, nil
+		return nil
 	}
-	l, err := local.ListenTLS(ctx, n.config.HTTP.Listen, n.member.reached())
-	if err != nil {
-		return nil, fmt.Errorf("http.listen: %w", err)
-	}
-	n.log.Info("other machines may ask", "address", l.Addr().String())
-	return l, nil
+	return &door{log: n.log, address: n.config.HTTP.Listen, listen: func(ctx context.Context, address string) (net.Listener, error) {
+		return local.ListenTLS(ctx, address, n.member.reached())
+	}}
 }
 
 // sweepLeaves removes the control groups of commands of which kills have left nothing

@@ -22,7 +22,7 @@ import (
 func openRuntimes(ctx context.Context, s state, c config, log *slog.Logger) (all []container.Runtime, missing []string, err error) {
 	for kind, open := range map[container.Kind]func() (container.Runtime, error){
 		container.KindLXC:    func() (container.Runtime, error) { return openLXC(ctx, s, c, log) },
-		container.KindPodman: func() (container.Runtime, error) { return openPodman(ctx, c.Podman, log) },
+		container.KindPodman: func() (container.Runtime, error) { return openPodman(ctx, c, log) },
 	} {
 		switch r, err := open(); {
 		case err == nil:
@@ -57,8 +57,13 @@ func openLXC(ctx context.Context, s state, c config, log *slog.Logger) (containe
 	return r, r.Probe(ctx)
 }
 
+// permits is the directory of the permits to start unique containers of podman: beside the
+// agent's socket, where nothing outlives a boot.
+func (c config) permits() string { return c.Socket + "-permits" }
+
 // openPodman returns podman also while its service is away: that may pass.
-func openPodman(ctx context.Context, c podmanConfig, log *slog.Logger) (container.Runtime, error) {
+func openPodman(ctx context.Context, all config, log *slog.Logger) (container.Runtime, error) {
+	c := all.Podman
 	switch _, err := os.Stat(c.Socket); {
 	case c.Use == podmanOff:
 		return nil, fmt.Errorf("podman.use is %s", podmanOff)
@@ -69,7 +74,7 @@ func openPodman(ctx context.Context, c podmanConfig, log *slog.Logger) (containe
 	if err != nil {
 		return nil, err
 	}
-	r, err := podman.New(podman.Config{Socket: c.Socket, Supervisor: []string{self, supervisePodman}, IDs: c.ids(), Log: log})
+	r, err := podman.New(podman.Config{Socket: c.Socket, Supervisor: []string{self, supervisePodman}, Permits: all.permits(), Permit: []string{self, epochPodman}, IDs: c.ids(), Log: log})
 	if err != nil {
 		return nil, err
 	}

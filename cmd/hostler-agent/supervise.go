@@ -20,6 +20,26 @@ import (
 // hostler-run.
 const supervisePodman = "supervise-podman"
 
+// epochPodman is the mode in which this program tells podman the epoch under which a unique
+// container may be started now: its argument is the file of a permit. Podman runs it.
+const epochPodman = "epoch-podman"
+
+func epochForPodman(args []string) int {
+	if len(args) != 1 || !strings.HasPrefix(args[0], "/") {
+		fmt.Fprintln(os.Stderr, "usage: hostler-agent", epochPodman, "/file/of/a/permit")
+		return 2
+	}
+	epoch, err := podman.PrintedEpoch(args[0])
+	if err == nil {
+		_, err = fmt.Print(epoch)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hostler-agent:", err)
+		return 1
+	}
+	return 0
+}
+
 func superviseInPodman(args []string) int {
 	if len(args) != 1 || args[0] != rundir.Later && !strings.HasPrefix(args[0], "/") {
 		fmt.Fprintln(os.Stderr, "usage: hostler-agent", supervisePodman, "/run/directory | -")

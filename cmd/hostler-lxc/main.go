@@ -5,6 +5,7 @@
 //
 //	hostler-lxc probe|list|inspect|create|destroy|start|stop|debris   request on stdin, answer on stdout, both JSON
 //	hostler-lxc supervise DIR|-                                       one command inside a container, by its run directory
+//	hostler-lxc may-start NAME lxc pre-start                          whether a unique container may be started now; liblxc runs it
 //	hostler-lxc version                                               the version of liblxc
 //
 // It exits with 0 if there is an answer, which may tell of a failure, with 1 if
@@ -51,6 +52,8 @@ func run(args []string) int {
 			return report(err)
 		}
 		return report(helper.Supervise(dir, self))
+	case len(args) > 0 && args[0] == helper.MayStart: // liblxc adds arguments of its own
+		return report(helper.CheckStart(os.Getenv("LXC_CONFIG_FILE")))
 	case len(args) == 1 && args[0] != "supervise" && !strings.HasPrefix(args[0], "-"):
 		out, err := takeStdout()
 		if err != nil {
@@ -58,7 +61,7 @@ func run(args []string) int {
 		}
 		return report(helper.Run(args[0], os.Stdin, out))
 	}
-	fmt.Fprintln(os.Stderr, "usage: hostler-lxc OPERATION < request | supervise DIR|- | version")
+	fmt.Fprintln(os.Stderr, "usage: hostler-lxc OPERATION < request | supervise DIR|- | may-start | version")
 	return 2
 }
 

@@ -68,6 +68,8 @@ type fakeContainer struct {
 	adopted   bool
 	files     fakeFiles
 	beside    *fakeFiles // of an upgrade that has not ended
+	unique    bool
+	epoch     string // of its last start
 }
 
 // fakeWatcher hands events from whoever causes them to the goroutine in Watch.
@@ -83,6 +85,7 @@ var (
 	_ container.Cloner  = (*Fake)(nil)
 	_ container.Adopter = (*Fake)(nil)
 	_ container.Freezer = (*Fake)(nil)
+	_ container.Holder  = (*Fake)(nil)
 	_ container.Watcher = (*Fake)(nil)
 )
 
@@ -283,22 +286,7 @@ func (f *Fake) Inspect(ctx context.Context, name string) (info container.Info, e
 
 // Start implements container.Runtime.
 func (f *Fake) Start(ctx context.Context, name string) (info container.Info, err error) {
-	err = f.do(ctx, OpStart, name, func() error {
-		c, err := f.find(name)
-		if err != nil {
-			return err
-		}
-		if c.info.State == container.StateStopped {
-			f.enter(c, container.StateStarting)
-		}
-		f.enter(c, container.StateRunning)
-		info = c.copy()
-		return nil
-	})
-	if err != nil {
-		return container.Info{}, err
-	}
-	return info, nil
+	return f.StartOn(ctx, name, container.Terms{})
 }
 
 // Stop implements container.Runtime. Its containers do not need their grace.
@@ -409,7 +397,7 @@ func (f *Fake) make(spec container.CreateSpec) error {
 	if !spec.Network.IsZero() {
 		info.Addresses = []netip.Addr{spec.Network.Address.Addr()}
 	}
-	f.containers[spec.Name] = &fakeContainer{info: info, files: f.filesOf(spec.Template, "")}
+	f.containers[spec.Name] = &fakeContainer{info: info, unique: spec.Unique, files: f.filesOf(spec.Template, "")}
 	return nil
 }
 

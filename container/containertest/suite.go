@@ -28,6 +28,9 @@ type Subject struct {
 	// Print has a running container print a line, to where its log is made of; nil if
 	// the runtime keeps none.
 	Print func(t *testing.T, name, line string)
+	// ByHand starts a container past the runtime, as a person of the host does; nil: nobody
+	// can.
+	ByHand func(t *testing.T, name string) error
 	// Foreign makes a stopped container that others have made, which may be taken over,
 	// and returns its name.
 	Foreign func(t *testing.T) string
@@ -61,6 +64,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		"ParallelStart":     testParallelStart,
 		"ParallelChurn":     testParallelChurn,
 		"ContextEnded":      testContextEnded,
+		"Unique":            testUnique,
 		"Watch":             testWatch,
 		"StopGraceIsEnough": testStopGrace,
 	} {

@@ -30,7 +30,22 @@ func testMounts(t *testing.T, f *fixture) {
 		}
 	}
 	spec := f.Spec()
-	spec.Mounts = []container.Mount{{Source: data, Path: "/srv/deep/data"}, {Source: file, Path: "/srv/file", ReadOnly: true}}
+	within := filepath.Join(dir, "within")
+	for _, d := range []string{within, filepath.Join(data, "a/within")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, text := range map[string]string{filepath.Join(within, "kept"): "within", filepath.Join(data, "one"): ""} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What is mounted within something that is mounted has its place there.
+	spec.Mounts = []container.Mount{
+		{Source: data, Path: "/srv/deep/data"}, {Source: within, Path: "/srv/deep/data/a/within"}, {Source: file, Path: "/srv/deep/data/one"},
+		{Source: file, Path: "/srv/file", ReadOnly: true},
+	}
 	f.remove(t, spec.Name)
 	if err := f.creator.Create(f.ctx, spec); err != nil {
 		t.Fatal(err)
@@ -39,9 +54,11 @@ func testMounts(t *testing.T, f *fixture) {
 		info := f.start(t, spec.Name)
 		if _, ok := f.Runtime.(container.Filer); ok {
 			root := fmt.Sprintf("/proc/%d/root", info.InitPID)
-			for _, path := range []string{"srv/deep/data/kept", "srv/file"} {
-				if b, err := os.ReadFile(filepath.Join(root, path)); err != nil || string(b) != "of the host" {
-					t.Errorf("%s is %q, %v", path, b, err)
+			for path, want := range map[string]string{
+				"srv/deep/data/kept": "of the host", "srv/file": "of the host", "srv/deep/data/one": "of the host", "srv/deep/data/a/within/kept": "within",
+			} {
+				if b, err := os.ReadFile(filepath.Join(root, path)); err != nil || string(b) != want {
+					t.Errorf("%s is %q, %v; want %q", path, b, err, want)
 				}
 			}
 			if err := os.WriteFile(filepath.Join(root, "srv/file"), nil, 0o644); !errors.Is(err, syscall.EROFS) {

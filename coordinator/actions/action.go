@@ -100,6 +100,11 @@ func (r *Room) draft(by core.Actor, spec []byte) (core.Action, *protocol.Spec, e
 	if err != nil {
 		return core.Action{}, nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
+	if info, _ := protocol.KindOf(s.Kind); info.Admin {
+		if err := by.May(core.RoleAdmin, "request a "+string(s.Kind)); err != nil {
+			return core.Action{}, nil, err
+		}
+	}
 	if s.Kind == protocol.KindPolicySet {
 		if err := r.cfg.Policies.CheckDate(&s); err != nil {
 			return core.Action{}, nil, err

@@ -183,7 +183,7 @@ func (r *Room) letIn(ctx context.Context) {
 		switch {
 		case heard == 0 || now-heard >= r.cfg.TTL.Milliseconds():
 			delete(r.back, o.Host)
-		case r.back[o.Host] == 0 && r.heardAfter(o, heard):
+		case r.back[o.Host] == 0 && heardAfter(r.base, o, heard):
 			r.back[o.Host] = now
 		}
 		back := r.back[o.Host]
@@ -199,8 +199,8 @@ func (r *Room) letIn(ctx context.Context) {
 
 // heardAfter reports whether a host, which was heard last at that time of the boot clock,
 // was heard after an operation had ended. What it said before says nothing of now.
-func (r *Room) heardAfter(o fence.Op, heard int64) bool {
-	return r.base.NowMS()-(r.base.Boot()-heard) > o.EndedMS
+func heardAfter(base *core.Base, o fence.Op, heard int64) bool {
+	return base.NowMS()-(base.Boot()-heard) > o.EndedMS
 }
 
 // admit lets a host in if what it told since the operation ended shows that it runs

@@ -44,13 +44,13 @@ func (r *Room) Unfence(ctx context.Context, by core.Actor, q Request) (fence.Op,
 		return fence.Op{}, err
 	}
 	if r.heardNow(q.Host) {
-		return r.admitAll(ctx, by, q.Host)
+		return admitAll(ctx, r, by, q.Host)
 	}
 	return r.request(ctx, by, q)
 }
 
 // admitAll ends all operations that keep a host closed, and returns the newest of them.
-func (r *Room) admitAll(ctx context.Context, by core.Actor, host protocol.HostID) (newest fence.Op, err error) {
+func admitAll(ctx context.Context, r *Room, by core.Actor, host protocol.HostID) (newest fence.Op, err error) {
 	for _, o := range r.Ops() {
 		if o.Host != host || !o.Closes() {
 			continue
@@ -195,7 +195,7 @@ func (r *Room) Confirm(ctx context.Context, by core.Actor, host protocol.HostID,
 			return o, nil
 		}
 	}
-	silent, err := r.still(host, doc.Case)
+	silent, err := still(r, host, doc.Case)
 	if err != nil {
 		return fence.Op{}, err
 	}
@@ -213,7 +213,7 @@ func (r *Room) Confirm(ctx context.Context, by core.Actor, host protocol.HostID,
 	if err := r.store(ctx, by, o); err != nil {
 		return o, err
 	}
-	if _, err := r.still(host, doc.Case); err != nil {
+	if _, err := still(r, host, doc.Case); err != nil {
 		return o, errors.Join(err, r.store(ctx, by, o.GiveUp(r.base.NowMS(), "the host was heard meanwhile")))
 	}
 	o.State, o.EndedMS, o.Proof = fence.Done, r.base.NowMS(), who.Person+" has signed that it is off"
@@ -222,7 +222,7 @@ func (r *Room) Confirm(ctx context.Context, by core.Actor, host protocol.HostID,
 
 // still refuses a confirmation whose case is over. It returns how long the host is silent;
 // negative if it was not heard since the process began.
-func (r *Room) still(host protocol.HostID, signed protocol.Digest) (time.Duration, error) {
+func still(r *Room, host protocol.HostID, signed protocol.Digest) (time.Duration, error) {
 	want, silent, err := r.Case(host)
 	if err == nil && signed != want {
 		err = fmt.Errorf("%w: host %s was heard since the confirmation was begun, or the coordinator was restarted: look again, and sign again", core.ErrChanged, host)

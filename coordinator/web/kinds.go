@@ -35,7 +35,7 @@ func kindOf(kind protocol.Kind) api.Kind {
 	i, _ := protocol.KindOf(kind)
 	k := api.Kind{
 		Kind: string(i.Kind), Doc: i.Doc, Target: string(i.Target), Lane: string(i.Lane), Attempts: i.Attempts, StartTTL: i.StartTTL.String(),
-		Needs: string(i.Needs), RootEquivalent: i.RootEquivalent, Cancellable: i.Cancellable, Preempts: i.Preempts(),
+		Needs: string(i.Needs), RootEquivalent: i.RootEquivalent, Cancellable: i.Cancellable, Preempts: i.Preempts(), Admin: i.Admin,
 		Schema: i.Schema(), Args: i.ArgsSchema(), Example: i.ExampleArgs(),
 	}
 	if i.RunTimeout > 0 {

@@ -173,6 +173,7 @@ func featureTable() []feature {
 		{word: "contracts", means: "A container is told what to do while its host is cut off.", kinds: []string{"container.set"}},
 		{word: "enrolment", means: "Hosts join by codes and are approved.", paths: []string{"/v1/enrolments", "/v1/invites", "/v1/hosts/{host}/replace"}},
 		{word: "events", means: "What happens is followed as it happens, and listed by host.", paths: []string{"/v1/events", "/v1/hosts/{host}/events"}},
+		{word: "drills", means: "Faults are made on a host that end by themselves.", kinds: []string{"host.drill"}},
 		{word: "files", means: "Files are copied to and from hosts and containers.", kinds: []string{"host.push", "host.pull", "container.push", "container.pull"}},
 		{word: "images", means: "Images of hosts are fetched, listed and removed.", kinds: []string{"image."}},
 		{word: "leases", means: "Unique containers are held by one host at a time, and listed with the host that may run each.", paths: []string{"/v1/leases"}},

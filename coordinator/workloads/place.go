@@ -111,8 +111,8 @@ func (r *Room) place(ctx context.Context) error {
 	r.mu.Unlock()
 	var failed error
 	for _, w := range asked {
-		has, err := r.has(ctx, w)
-		if err == nil && !has {
+		there, err := has(ctx, r.base, w)
+		if err == nil && !there {
 			err = r.create(ctx, w)
 		}
 		failed = errors.Join(failed, err)
@@ -217,8 +217,8 @@ func (r *Room) move(ctx context.Context, w *workload, to protocol.HostID) error 
 
 // has reports whether the host of a workload has told, since it was placed there, that it
 // has it: a process before has had it created.
-func (r *Room) has(ctx context.Context, w *workload) (bool, error) {
-	host, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Get(w.Host) })
+func has(ctx context.Context, base *core.Base, w *workload) (bool, error) {
+	host, err := core.Read(ctx, base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Get(w.Host) })
 	if errors.Is(err, core.ErrNotFound) {
 		return false, nil
 	}

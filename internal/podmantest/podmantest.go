@@ -81,6 +81,15 @@ func (s *Service) Podman(t testing.TB, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// Try is Podman for what may fail.
+func (s *Service) Try(args ...string) error {
+	out, err := s.command(args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("podman %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
 func (s *Service) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("podman", append([]string{"--root", filepath.Join(s.dir, "root"), "--runroot", filepath.Join(s.dir, "runroot"), "--storage-driver", "overlay"}, args...)...)
 	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+filepath.Join(s.dir, "containers.conf"), "CONTAINERS_REGISTRIES_CONF="+filepath.Join(s.dir, "registries.conf"))

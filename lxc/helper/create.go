@@ -73,6 +73,11 @@ func (h *host) produce(spec container.CreateSpec, rec *record, make func() error
 	if err := make(); err != nil {
 		return errors.Join(err, h.erase(spec.Name))
 	}
+	if spec.Unique {
+		if err := (starts{h}).refuse(spec.Name); err != nil {
+			return errors.Join(err, h.erase(spec.Name))
+		}
+	}
 	if err := syncFilesystem(h.path); err != nil {
 		return err
 	}

@@ -74,6 +74,7 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 	h := &host{
 		path:     filepath.Clean(req.LXCPath),
 		locks:    req.LockDir,
+		program:  req.Helper,
 		ids:      req.IDs,
 		start:    time.Now(),
 		patience: time.Duration(float64(req.Timeout) * lockShare),
@@ -128,7 +129,7 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 	case wire.OpUnfreeze:
 		return h.seenAfter(req.Name, freezing{h}.thaw(req.Name))
 	case wire.OpStart:
-		return h.seenAfter(req.Name, h.startContainer(req.Name, req.Groups))
+		return h.seenAfter(req.Name, h.startContainer(req.Name, req.Terms))
 	case wire.OpStop:
 		return h.seenAfter(req.Name, h.stopContainer(req.Name, req.Grace))
 	}
@@ -139,6 +140,7 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 type host struct {
 	path     string // directory of the containers
 	locks    string // directory of the locks
+	program  string // path of the helper
 	ids      container.IDRange
 	start    time.Time
 	patience time.Duration // for locks

@@ -154,8 +154,8 @@ func TestAddresses(t *testing.T) {
 func TestRunRefuses(t *testing.T) {
 	for name, raw := range map[string]string{
 		"no request": ``,
-		"no timeout": `{"Version":8,"LXCPath":"/x","LockDir":"/y"}`,
-		"a shell":    `{"Version":8,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Shell":"sh"}`,
+		"no timeout": `{"Version":9,"LXCPath":"/x","LockDir":"/y"}`,
+		"a shell":    `{"Version":9,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Shell":"sh"}`,
 	} {
 		var out strings.Builder
 		if err := Run(wire.OpList, strings.NewReader(raw), &out); err == nil || out.Len() > 0 {
@@ -163,10 +163,10 @@ func TestRunRefuses(t *testing.T) {
 		}
 	}
 	for op, raw := range map[string]string{
-		wire.OpStart:  `{"Version":8,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Name":"../x"}`,
-		wire.OpList:   `{"Version":8,"LXCPath":"relative","LockDir":"/y","Timeout":1000000000}`,
-		wire.OpCreate: `{"Version":8,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000}`,
-		"frobnicate":  `{"Version":8,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Name":"web"}`,
+		wire.OpStart:  `{"Version":9,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Name":"../x"}`,
+		wire.OpList:   `{"Version":9,"LXCPath":"relative","LockDir":"/y","Timeout":1000000000}`,
+		wire.OpCreate: `{"Version":9,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000}`,
+		"frobnicate":  `{"Version":9,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Name":"web"}`,
 	} {
 		var out strings.Builder
 		if err := Run(op, strings.NewReader(raw), &out); err != nil {

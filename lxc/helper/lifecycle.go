@@ -3,6 +3,7 @@
 package helper
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ const logFile = "lxc.log"
 // maxLogTail is how much of the log an error message carries.
 const maxLogTail = 1 << 10
 
-func (h *host) startContainer(name string, groups []container.GroupFile) error {
+func (h *host) startContainer(name string, terms container.Terms) (err error) {
 	t, err := h.acquireReady(name)
 	if err != nil {
 		return err
@@ -52,15 +53,20 @@ func (h *host) startContainer(name string, groups []container.GroupFile) error {
 	if err := mountpoints(h, name, t.record); err != nil {
 		return err
 	}
-	return h.launch(c, t.record.Argv, groupSettings(groups))
+	settings, end, err := starts{h}.admit(name, t.record, terms)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	return h.launch(c, t.record.Argv, append(groupSettings(terms.Groups), settings...))
 }
 
 // launch starts a stopped container. liblxc moves the caller into the monitor's
 // cgroup while it starts it. We leave it before the lock is given back, and a
 // start that failed ends when its monitor has, so that no cgroup outlives the
 // operation. argv is the command of the image that it was made from; nil is what its
-// configuration says. The limits hold for this start alone.
-func (h *host) launch(c *golxc.Container, argv []string, limits []setting) error {
+// configuration says. The settings hold for this start alone.
+func (h *host) launch(c *golxc.Container, argv []string, settings []setting) error {
 	home, err := findHome()
 	if err != nil {
 		return err
@@ -85,8 +91,8 @@ func (h *host) launch(c *golxc.Container, argv []string, limits []setting) error
 	sweep(c.Name(), time.Now())
 	failpoint.Before(failpoint.ContainerStarted)
 	if len(argv) > 0 {
-		err = startCommand(c.Name(), h.path, append(limits, setting{"lxc.log.file", log}, setting{"lxc.log.level", "ERROR"}), argv)
-	} else if err = apply(c, limits); err == nil {
+		err = startCommand(c.Name(), h.path, append(settings, setting{"lxc.log.file", log}, setting{"lxc.log.level", "ERROR"}), argv)
+	} else if err = apply(c, settings); err == nil {
 		err = c.Start()
 	}
 	failpoint.After(failpoint.ContainerStarted)

@@ -17,8 +17,8 @@ import (
 
 // Leaf is the absolute path of a leaf: the directory of the cgroup2 tree that
 // holds every process of one command. It works the same on hybrid machines.
-// The methods treat a leaf that is gone as one that is empty: the kernel lets
-// it would never be removed otherwise.
+// The methods treat a leaf that is gone as one that is empty: the kernel
+// removes no cgroup in which a process lives.
 type Leaf string
 
 // maxDepth bounds how deep the command's own cgroups below its leaf are followed.

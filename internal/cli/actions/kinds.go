@@ -105,7 +105,7 @@ func describe(kind protocol.Kind) kindInfo {
 		Kind: string(i.Kind), Doc: i.Doc, Target: string(i.Target), Lane: string(i.Lane), Attempts: i.Attempts,
 		RunTimeout: limit(i.RunTimeout), StartTTL: limit(i.StartTTL), Needs: string(i.Needs), Example: i.ExampleArgs(), Arguments: argumentsOf(i.ArgsSchema()),
 	}
-	for promise, is := range map[string]bool{"root equivalent": i.RootEquivalent, "cancellable": i.Cancellable, "goes past what waits": i.Preempts()} {
+	for promise, is := range map[string]bool{"root equivalent": i.RootEquivalent, "cancellable": i.Cancellable, "goes past what waits": i.Preempts(), "for admins alone": i.Admin} {
 		if is {
 			k.Promises = append(k.Promises, promise)
 		}

@@ -31,6 +31,7 @@ const (
 	changeStopped = "while it is stopped"
 	changeSet     = "by ct set"
 	changeFixed   = "make it anew"
+	changeLease   = "by its lease"
 )
 
 // settingsOf are the settings of a container, by their keys.
@@ -42,6 +43,9 @@ func settingsOf(d api.ContainerDetails) []settingView {
 	all := []settingView{
 		{"class", d.Class, changeSet}, {"hostname", cmp.Or(d.Hostname, d.Name), hostname}, {"image", d.Image, changeFixed},
 		{"offline", d.Offline, changeSet}, {"privileged", fmt.Sprint(d.Privileged), changeFixed}, {"runtime", d.Runtime, changeFixed},
+	}
+	if d.Epoch != "" {
+		all = append(all, settingView{"epoch", d.Epoch, changeLease})
 	}
 	if d.Network != "" {
 		all = append(all, settingView{"network", d.Network, changeFixed})

@@ -23,7 +23,8 @@ ports. The host chooses private pools that nothing on it uses, unless --ipv4 and
 
 With --isolated, the containers reach each other and the host alone: there is no NAT,
 and no ports are exposed. With --vlan, the network is connected to that of the host
-by packets with this tag; a host whose kernel has no VLAN refuses it.`,
+by packets with this tag; a host whose kernel has no VLAN refuses it. Both together
+are refused.`,
 		Example: "  hostler net create edge-01 back\n  hostler net create edge-01 lab --ipv4 10.71.0.0/24 --ipv6 none --isolated", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	c := dispatch.ChangeFlags(cmd)

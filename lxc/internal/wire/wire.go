@@ -28,8 +28,9 @@ import (
 //	6 (2026-11): clone, rehost
 //	7 (2026-11): limits that are in force before the first process
 //	8 (2026-11): adopt, disown
-//	9 (2026-11): upgrade, exchange, exchangeback, endupgrade
-const Version = 9
+//	9 (2026-11): unique containers, which are started on terms
+//	10 (2026-11): upgrade, exchange, exchangeback, endupgrade
+const Version = 10
 
 // SnapshotDir is where the snapshots of a container are, in its directory.
 const SnapshotDir = "snapshots"
@@ -76,6 +77,8 @@ type Request struct {
 	LXCPath string
 	// LockDir holds one lock file per container.
 	LockDir string
+	// Helper is the path of the helper, by which unique containers run it before they start.
+	Helper string `json:",omitzero"`
 	// IDs are those that unprivileged containers are made with.
 	IDs container.IDRange
 	// Timeout is how long the helper may take. It ends itself a little later,
@@ -84,8 +87,8 @@ type Request struct {
 	Timeout time.Duration
 	// Name of the container; empty for probe, list, debris and create.
 	Name string `json:",omitzero"`
-	// Groups are the files of control groups that start writes before the first process.
-	Groups []container.GroupFile `json:",omitzero"`
+	// Terms are those of start.
+	Terms container.Terms `json:",omitzero"`
 	// Grace of stop.
 	Grace time.Duration `json:",omitzero"`
 	// To is the new name of rename or rehost, or the key of an upgrade, and CTID the

@@ -1,0 +1,87 @@
+//go:build linux && cgo
+
+package lxc_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/image/imagetest"
+	"github.com/hostler-io/hostler/lxc"
+)
+
+// TestImageIsUnique: a container whose command an image gives learns its epoch as others do.
+func TestImageIsUnique(t *testing.T) {
+	m, registry := withImages(t)
+	img := imagetest.Make(t, imagetest.Config{Entrypoint: []string{"/bin/sh", "-c"}, Cmd: []string{`echo "$HOSTLER_EPOCH" in $(cat /etc/hostler/epoch) >/home/said; exec sleep 1000000`}},
+		busybox(t), imagetest.Layer(t, imagetest.Entry{Header: fifo("home/said")}))
+	spec := m.specs()
+	spec.Template, spec.Unique = img.Push(t, registry, "site/unique", "1"), true
+	if err := m.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Start(t.Context(), spec.Name); err == nil {
+		t.Error("it is started under no epoch")
+	}
+	if _, err := m.StartOn(t.Context(), spec.Name, container.Terms{Epoch: "1.2.3", UntilMS: 1 << 60}); err != nil {
+		t.Fatal(err)
+	}
+	heard(t, filepath.Join(m.cfg.LXCPath, spec.Name, "rootfs/home/said"), "1.2.3 in 1.2.3\n")
+}
+
+// TestUniqueBefore: a container that was made before starts wanted a permit wants one from
+// its first start under an epoch on, and asks the helper where that is now. What else runs
+// before its start goes on to do so.
+func TestUniqueBefore(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	config := filepath.Join(m.cfg.LXCPath, spec.Name, "config")
+	was, err := os.ReadFile(config)
+	if err == nil {
+		err = os.WriteFile(config, append(was, "lxc.hook.pre-start = /bin/true of others\n"...), 0o640)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "it's here", "hostler-lxc")
+	if err := os.Mkdir(filepath.Dir(elsewhere), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(m.cfg.Helper)
+	if err == nil {
+		err = os.WriteFile(elsewhere, program, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := m.cfg
+	cfg.Helper = elsewhere
+	moved, err := lxc.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*lxc.Runtime{m.Runtime, m.Runtime, moved} {
+		if _, err := r.StartOn(t.Context(), spec.Name, container.Terms{Epoch: "1.2.3", UntilMS: 1 << 60}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Stop(t.Context(), spec.Name, 0); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("lxc-start", "-P", m.cfg.LXCPath, "-n", spec.Name).CombinedOutput(); err == nil {
+			t.Errorf("it is started by hand: %s", out)
+		}
+		var hooks []string
+		for line := range strings.Lines(read(t, config)) {
+			if value, ok := strings.CutPrefix(line, "lxc.hook.pre-start = "); ok {
+				hooks = append(hooks, strings.TrimSpace(value))
+			}
+		}
+		if len(hooks) != 2 || hooks[0] != "/bin/true of others" || !strings.HasSuffix(hooks[1], "' may-start") {
+			t.Errorf("before its start runs %q", hooks)
+		}
+	}
+}
