@@ -109,8 +109,8 @@ type helper interface {
 
 // Runtime is LXC on this host. All methods may be called concurrently.
 type Runtime struct {
-	groups
 	upgrading
+	groups
 	cfg    Config
 	helper helper
 	inits  inits

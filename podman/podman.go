@@ -48,8 +48,8 @@ type Runtime struct {
 	shooting
 	promoting
 	adopting
-	holding
 	upgrading
+	holding
 	cfg Config
 	api *api
 
@@ -84,7 +84,7 @@ func New(cfg Config) (*Runtime, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Runtime{cfg: cfg, api: newAPI(cfg.Socket), held: make(map[string]chan struct{})}
-	r.shooting, r.promoting, r.adopting, r.holding, r.upgrading = shooting{r}, promoting{r}, adopting{r}, holding{r}, upgrading{r}
+	r.shooting, r.promoting, r.adopting, r.upgrading, r.holding = shooting{r}, promoting{r}, adopting{r}, upgrading{r}, holding{r}
 	return r, nil
 }
 

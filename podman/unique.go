@@ -163,7 +163,7 @@ func (h holding) looseSecrets(ctx context.Context, repair bool) (found []contain
 	if err := h.api.call(ctx, http.MethodGet, "/secrets/json", nil, nil, &secrets); err != nil {
 		return nil, err
 	}
-	all, err := h.list(ctx, map[string][]string{"label": {labelUnique}})
+	all, err := h.listAll(ctx, map[string][]string{"label": {labelUnique}})
 	if err != nil {
 		return nil, err
 	}

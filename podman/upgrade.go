@@ -68,10 +68,13 @@ func (u upgrading) PrepareUpgrade(ctx context.Context, spec container.CreateSpec
 		if first != 0 {
 			body.own(first)
 		}
-		if spec.Unique { // the two have one secret and one file: never does more than one of them run
-			if err := r.prepare(ctx, spec.CTID, "none"); err != nil {
-				return err
-			}
+		if spec.Unique && !d.unique() {
+			err = r.prepare(ctx, spec.CTID, "none") // else that is there for the one in place
+		}
+		if err != nil {
+			return err
+		}
+		if spec.Unique {
 			r.describe(&body, spec.CTID)
 		}
 		failpoint.Before(failpoint.UpgradePrepared)

@@ -122,11 +122,11 @@ type operation struct {
 	source  protocol.ContainerName // of a clone: the container that is copied
 	// seen is the container afterwards, if the runtime has told.
 	seen container.Info
+	note string // for people, beside a success
 	// group has all processes of a unique container that is started, and until is when its
 	// lease ends, by the boot clock in milliseconds.
 	group string
 	until int64
-	note  string // for people, beside a success
 }
 
 // operation returns that of an action; nil if its container is gone, and the action

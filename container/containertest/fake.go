@@ -66,10 +66,10 @@ type fakeContainer struct {
 	rollbacks []string
 	hostname  string
 	adopted   bool
-	unique    bool
-	epoch     string // of its last start
 	files     fakeFiles
 	beside    *fakeFiles // of an upgrade that has not ended
+	unique    bool
+	epoch     string // of its last start
 }
 
 // fakeWatcher hands events from whoever causes them to the goroutine in Watch.

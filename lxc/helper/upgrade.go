@@ -83,6 +83,9 @@ func (h upgrading) prepare(t *target, spec container.CreateSpec, img *container.
 	}
 	rec := record{CTID: t.record.CTID, Template: spec.Template, Hostname: spec.Hostname, Mounts: spec.Mounts, IDs: t.record.IDs, State: recordReady, Renaming: true, Upgrade: key}
 	err := next.unpack(spec, img, &rec)
+	if err == nil && spec.Unique {
+		err = starts{next}.refuse(t.name)
+	}
 	if err == nil {
 		err = syncFilesystem(h.path)
 	}
