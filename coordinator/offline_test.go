@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/alerting"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -75,7 +76,7 @@ func TestOfflineRule(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range all {
-			if strings.HasPrefix(e.Type, "alert.") && strings.HasPrefix(e.Object, protocol.CoordinatorAlert) {
+			if strings.HasPrefix(e.Type, "alert.") && strings.HasPrefix(e.Object, core.CoordinatorAlert) {
 				events = append(events, e.Type+" "+e.Object)
 			}
 		}

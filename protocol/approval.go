@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/protocol/ident"
 	"github.com/hostler-io/hostler/protocol/merkle"
 )
 
@@ -138,7 +139,7 @@ func (a Approval) Seal(s Signer) ([]byte, error) { return sealBody(s, &a, a.chec
 
 func (a *Approval) check() error {
 	switch {
-	case a.Spec.IsZero() || a.Targets.IsZero() || a.Ring == 0 || !isWord(string(a.Kind)):
+	case a.Spec.IsZero() || a.Targets.IsZero() || a.Ring == 0 || !ident.IsWord(string(a.Kind), maxWord):
 		return fmt.Errorf("spec, kind, targets or ring is missing")
 	case a.Count < 1 || a.Count > MaxTargets:
 		return fmt.Errorf("count: %d is not between 1 and %d", a.Count, MaxTargets)

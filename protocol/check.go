@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/hostler-io/hostler/protocol/ident"
 )
 
 // The rules that a payload has beyond its form. Each is run by Decode or
@@ -42,14 +44,6 @@ func checkCredit(list []Credit, down bool) error {
 		}
 	}
 	return nil
-}
-
-func isWord(s string) bool {
-	ok := len(s) >= 1 && len(s) <= maxWord
-	for _, c := range []byte(s) {
-		ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.')
-	}
-	return ok
 }
 
 // checkLength bounds a text that must be there.
@@ -140,7 +134,7 @@ func (h *Hello) check() error {
 		return fmt.Errorf("self_fence %.40q: want none, guard or watchdog", h.SelfFence)
 	}
 	for i, f := range h.Features {
-		if !isWord(f) || i > 0 && h.Features[i-1] >= f {
+		if !ident.IsWord(f, maxWord) || i > 0 && h.Features[i-1] >= f {
 			return fmt.Errorf("features are not sorted words")
 		}
 	}
@@ -182,7 +176,7 @@ func (h *HostInfo) check() error {
 	if h.Negative() || min(int64(h.CPUs), h.MemoryBytes, h.DiskBytes) < 0 {
 		return fmt.Errorf("a size, count or duration of the host is negative")
 	}
-	if p := h.Policy; p != nil && (!isWord(p.Source) || len(p.Broken) > maxText) {
+	if p := h.Policy; p != nil && (!ident.IsWord(p.Source, maxWord) || len(p.Broken) > maxText) {
 		return fmt.Errorf("the source of the policy is not a word, or its fault is too long")
 	}
 	if len(h.Degraded) > maxText {
@@ -193,7 +187,7 @@ func (h *HostInfo) check() error {
 
 func (c *Container) check() error {
 	for _, w := range []string{c.Runtime, c.State} {
-		if !isWord(w) {
+		if !ident.IsWord(w, maxWord) {
 			return fmt.Errorf("runtime or state is not a word")
 		}
 	}
@@ -204,7 +198,7 @@ func (c *Container) check() error {
 }
 
 func (a *AlertInfo) checkInfo() error {
-	if !isWord(a.Severity) {
+	if !ident.IsWord(a.Severity, maxWord) {
 		return fmt.Errorf("alert %.100q: the severity is not a word", a.ID)
 	}
 	return errors.Join(checkLength("alert id", a.ID, maxName), checkLength("alert text", a.Text, maxText))

@@ -170,7 +170,7 @@ func judge(inv core.Inventory, p core.Presence, rules []alerts.Rule, concerns []
 		}
 	}
 	for _, a := range inv.Alerts {
-		if protocol.JudgedByCoordinator(a.ID) && !wanted[a.ID] {
+		if core.JudgedByCoordinator(a.ID) && !wanted[a.ID] {
 			cleared = append(cleared, a)
 		}
 	}
@@ -179,7 +179,7 @@ func judge(inv core.Inventory, p core.Presence, rules []alerts.Rule, concerns []
 
 // idOf names the alert of a rule.
 func idOf(r alerts.Rule) string {
-	id := protocol.CoordinatorAlert + r.Quantity
+	id := core.CoordinatorAlert + r.Quantity
 	if r.Severity != alerts.Warning {
 		id += "." + string(r.Severity)
 	}

@@ -127,7 +127,7 @@ func stateAfter(known core.Inventory, h *protocol.Heartbeat) (beat.State, error)
 func bySource(all []protocol.AlertInfo) (told, judged []protocol.AlertInfo) {
 	told = make([]protocol.AlertInfo, 0, len(all))
 	for _, a := range all {
-		if protocol.JudgedByCoordinator(a.ID) {
+		if core.JudgedByCoordinator(a.ID) {
 			judged = append(judged, a)
 		} else {
 			told = append(told, a)

@@ -137,7 +137,7 @@ func (c *Conversations) reject(tx core.Tx, host protocol.HostID, m protocol.Mess
 // applyAlert keeps the list of raised alerts of a host and tells watchers.
 func (c *Conversations) applyAlert(tx core.Tx, host protocol.HostID, a *protocol.Alert) error {
 	h, err := tx.Hosts.Get(host)
-	if err != nil || protocol.JudgedByCoordinator(a.ID) {
+	if err != nil || core.JudgedByCoordinator(a.ID) {
 		return err
 	}
 	var event string

@@ -71,7 +71,7 @@ func teller(e core.Event) string {
 			return said.By
 		}
 	}
-	if strings.HasPrefix(e.Type, "alert.") && !protocol.JudgedByCoordinator(e.Object) {
+	if strings.HasPrefix(e.Type, "alert.") && !core.JudgedByCoordinator(e.Object) {
 		return string(protocol.HostParty(e.Host))
 	}
 	return string(protocol.Coordinator)

@@ -86,3 +86,12 @@ func ParseUUID(what string, dst, b []byte) error {
 func Selectable(label string) bool {
 	return !strings.ContainsFunc(label, func(r rune) bool { return r == ',' || unicode.IsControl(r) })
 }
+
+// IsWord reports whether a text is 1 to limit bytes of a-z, 0-9 and _ - . alone.
+func IsWord(s string, limit int) bool {
+	ok := len(s) >= 1 && len(s) <= limit
+	for _, c := range []byte(s) {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.')
+	}
+	return ok
+}
