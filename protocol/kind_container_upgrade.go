@@ -2,8 +2,7 @@ package protocol
 
 import "github.com/hostler-io/hostler/protocol/setting"
 
-// KindContainerUpgrade gives a container another image, and its old one back if that fails.
-const KindContainerUpgrade Kind = "container.upgrade"
+const KindContainerUpgrade Kind = "container.upgrade" // its old image is put back if that fails
 
 func kindContainerUpgrade() KindInfo {
 	i := lifecycle(KindContainerUpgrade, "Give a container another image, and the old one back if it is not healthy then.", new(ContainerUpgradeArgs))
