@@ -18,6 +18,7 @@ import (
 	"github.com/hostler-io/hostler/protocol/data"
 	"github.com/hostler-io/hostler/protocol/fresh"
 	"github.com/hostler-io/hostler/protocol/hostcmd"
+	"github.com/hostler-io/hostler/protocol/setting"
 )
 
 // reserved lets nobody do anything but ping without two of three persons.
@@ -81,7 +82,7 @@ func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 		protocol.KindRollback:            {Kind: protocol.KindRollback, Target: ctid(1), Args: &protocol.RollbackArgs{Rollback: data.Rollback{SnapshotName: data.SnapshotName{Snapshot: "s"}, Restart: true}}},
 		protocol.KindSnapshotRemove:      {Kind: protocol.KindSnapshotRemove, Target: ctid(1), Args: &protocol.SnapshotRemoveArgs{SnapshotName: data.SnapshotName{Snapshot: "s"}}},
 		protocol.KindSnapshotPrune:       {Kind: protocol.KindSnapshotPrune, Target: ctid(1), Args: &protocol.SnapshotPruneArgs{Retention: data.Retention{KeepDaily: 1}}},
-		protocol.KindContainerUpgrade:    {Kind: protocol.KindContainerUpgrade, Target: ctid(1), Args: &protocol.ContainerUpgradeArgs{Upgrade: data.Upgrade{Image: "registry.example/evil:1"}}},
+		protocol.KindContainerUpgrade:    {Kind: protocol.KindContainerUpgrade, Target: ctid(1), Args: &protocol.ContainerUpgradeArgs{Upgrade: setting.Upgrade{Image: "registry.example/evil:1"}}},
 		protocol.KindConfig:              {Kind: protocol.KindConfig, Target: ctid(1), Args: &protocol.ConfigArgs{Set: []string{"limit.memory"}}},
 		protocol.KindImageExport:         {Kind: protocol.KindImageExport, Args: &protocol.ImageExportArgs{ImageRemove: hostcmd.ImageRemove{Image: "localhost/web:1"}}},
 		protocol.KindImageImport:         {Kind: protocol.KindImageImport, Args: &protocol.ImageImportArgs{}},

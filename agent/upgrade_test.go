@@ -14,11 +14,11 @@ import (
 	"github.com/hostler-io/hostler/container/containertest"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/contract"
-	"github.com/hostler-io/hostler/protocol/data"
+	"github.com/hostler-io/hostler/protocol/setting"
 )
 
 // upgradeOf asks for another image of a container.
-func upgradeOf(n byte, u data.Upgrade) protocol.Spec {
+func upgradeOf(n byte, u setting.Upgrade) protocol.Spec {
 	return protocol.Spec{Kind: protocol.KindContainerUpgrade, Target: ctid(n), Args: &protocol.ContainerUpgradeArgs{Upgrade: u}}
 }
 
@@ -55,7 +55,7 @@ func TestUpgrade(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.coord.order(actionID(1), imaged(1, web1, true))
 		w.pass(time.Second)
-		w.coord.order(actionID(2), upgradeOf(1, data.Upgrade{Image: web2}))
+		w.coord.order(actionID(2), upgradeOf(1, setting.Upgrade{Image: web2}))
 		w.pass(5 * time.Second)
 		if got := w.fate(2); got != "start RUNNING" {
 			t.Errorf("before it has run for long enough: %q", got)
@@ -66,14 +66,14 @@ func TestUpgrade(t *testing.T) {
 		}
 		w.is("upgraded", web2, container.StateRunning)
 		before, _ := w.lxc.Inspect(t.Context(), "ct-1")
-		w.coord.order(actionID(3), upgradeOf(1, data.Upgrade{}))
+		w.coord.order(actionID(3), upgradeOf(1, setting.Upgrade{}))
 		w.pass(time.Second)
 		if after, _ := w.lxc.Inspect(t.Context(), "ct-1"); w.fate(3) != "succeed DONE ok" || after.InitPID != before.InitPID || !strings.Contains(w.detail(actionID(3)), "nothing has changed") {
 			t.Errorf("the same image: %q, %s", w.fate(3), w.detail(actionID(3)))
 		}
 		w.lxc.Retag(web2)
 		w.coord.order(actionID(4), on(protocol.KindStop, 1))
-		w.coord.order(actionID(5), upgradeOf(1, data.Upgrade{}))
+		w.coord.order(actionID(5), upgradeOf(1, setting.Upgrade{}))
 		w.pass(time.Second)
 		if got := w.fate(5); got != "succeed DONE ok" || w.detail(actionID(5)) != "" {
 			t.Errorf("the same reference: %q, %s", got, w.detail(actionID(5)))
@@ -89,7 +89,7 @@ func TestUpgradeRefused(t *testing.T) {
 		w.coord.order(actionID(1), imaged(1, web1, true))
 		w.coord.order(actionID(2), snapshotOf(1, "s1", false))
 		w.pass(time.Second)
-		refused := func(n byte, u data.Upgrade, want string) {
+		refused := func(n byte, u setting.Upgrade, want string) {
 			t.Helper()
 			before, _ := w.lxc.Inspect(t.Context(), "ct-1")
 			w.coord.order(actionID(n), upgradeOf(1, u))
@@ -99,20 +99,20 @@ func TestUpgradeRefused(t *testing.T) {
 				t.Errorf("%q, %s; want %s", w.fate(n), w.detail(actionID(n)), want)
 			}
 		}
-		refused(3, data.Upgrade{Image: web2}, "--drop-snapshots")
+		refused(3, setting.Upgrade{Image: web2}, "--drop-snapshots")
 		w.lxc.SetFault(func(op containertest.Op, _ string) (bool, error) {
 			if op == containertest.OpPrepareUpgrade {
 				return false, errors.New("manifest unknown")
 			}
 			return false, nil
 		})
-		refused(4, data.Upgrade{Image: web2, DropSnapshots: true}, "fake prepare-upgrade \"ct-1\": manifest unknown")
+		refused(4, setting.Upgrade{Image: web2, DropSnapshots: true}, "fake prepare-upgrade \"ct-1\": manifest unknown")
 		w.lxc.SetFault(nil)
 		w.coord.order(actionID(5), on(protocol.KindFreeze, 1))
 		w.pass(time.Second)
-		refused(6, data.Upgrade{Image: web2, DropSnapshots: true}, "ct unfreeze")
+		refused(6, setting.Upgrade{Image: web2, DropSnapshots: true}, "ct unfreeze")
 		w.coord.order(actionID(7), on(protocol.KindUnfreeze, 1))
-		w.coord.order(actionID(8), upgradeOf(1, data.Upgrade{Image: web2, DropSnapshots: true}))
+		w.coord.order(actionID(8), upgradeOf(1, setting.Upgrade{Image: web2, DropSnapshots: true}))
 		w.pass(time.Minute)
 		if all, err := w.lxc.Snapshots(t.Context(), "ct-1"); w.fate(8) != "succeed DONE ok" || err != nil || len(all) > 0 {
 			t.Errorf("%q: there are %+v, %v", w.fate(8), all, err)
@@ -145,7 +145,7 @@ func TestUpgradeUnhealthy(t *testing.T) {
 		s.Args.(*protocol.CreateArgs).Health = &contract.Check{TCP: 80, IntervalMS: 2000, Retries: 3, StartMS: 20_000}
 		w.coord.order(actionID(1), s)
 		w.pass(time.Second)
-		goesBack := func(n byte, u data.Upgrade, after time.Duration, want string) {
+		goesBack := func(n byte, u setting.Upgrade, after time.Duration, want string) {
 			t.Helper()
 			u.Image = web2
 			w.coord.order(actionID(n), upgradeOf(1, u))
@@ -155,9 +155,9 @@ func TestUpgradeUnhealthy(t *testing.T) {
 			}
 			w.is(want, web1, container.StateRunning)
 		}
-		goesBack(2, data.Upgrade{}, time.Minute, "port 80 fails: status 500")
-		goesBack(3, data.Upgrade{WaitMS: 10_000}, 15*time.Second, "it was not healthy within 10")
-		w.coord.order(actionID(4), upgradeOf(1, data.Upgrade{Image: web2}))
+		goesBack(2, setting.Upgrade{}, time.Minute, "port 80 fails: status 500")
+		goesBack(3, setting.Upgrade{WaitMS: 10_000}, 15*time.Second, "it was not healthy within 10")
+		w.coord.order(actionID(4), upgradeOf(1, setting.Upgrade{Image: web2}))
 		w.pass(5 * time.Second)
 		if err := w.lxc.Enter("ct-1", container.StateStopped); err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func TestUpgradeUnhealthy(t *testing.T) {
 			t.Errorf("alerts tell of its health: %v", got)
 		}
 		sick.Store(false)
-		w.coord.order(actionID(5), upgradeOf(1, data.Upgrade{Image: web2}))
+		w.coord.order(actionID(5), upgradeOf(1, setting.Upgrade{Image: web2}))
 		w.pass(10 * time.Second)
 		if got := w.fate(5); got != "succeed DONE ok" {
 			t.Errorf("%q: %s", got, w.detail(actionID(5)))
@@ -203,7 +203,7 @@ func TestUpgradeCutShort(t *testing.T) {
 				w.coord.order(actionID(1), s)
 				w.pass(time.Second)
 				w.lxc.Hang(op)
-				w.coord.order(actionID(2), upgradeOf(1, data.Upgrade{Image: web2}))
+				w.coord.order(actionID(2), upgradeOf(1, setting.Upgrade{Image: web2}))
 				w.pass(5 * time.Second)
 				if op == containertest.OpEndUpgrade {
 					w.pass(10 * time.Second)
@@ -225,7 +225,7 @@ func TestUpgradeCutShort(t *testing.T) {
 func TestUpgradePreempted(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.coord.order(actionID(1), imaged(1, web1, true))
-		w.coord.order(actionID(2), upgradeOf(1, data.Upgrade{Image: web2}))
+		w.coord.order(actionID(2), upgradeOf(1, setting.Upgrade{Image: web2}))
 		w.pass(5 * time.Second)
 		w.coord.order(actionID(3), on(protocol.KindStopNow, 1))
 		w.pass(time.Minute)

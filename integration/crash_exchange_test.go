@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/data"
+	"github.com/hostler-io/hostler/protocol/setting"
 )
 
 // exchangePoints are those of the upgrades of containers.
@@ -85,7 +86,7 @@ func (c *wreck) exchanged(t *testing.T, l *limb, template, name string) {
 	}
 	upgrade := func(image string, ends ...protocol.State) protocol.State {
 		t.Helper()
-		return does(protocol.Spec{Kind: protocol.KindContainerUpgrade, Args: &protocol.ContainerUpgradeArgs{Upgrade: data.Upgrade{Image: image}}}, ends...)
+		return does(protocol.Spec{Kind: protocol.KindContainerUpgrade, Args: &protocol.ContainerUpgradeArgs{Upgrade: setting.Upgrade{Image: image}}}, ends...)
 	}
 	does(protocol.Spec{Kind: protocol.KindCreate, Name: protocol.ContainerName(name), Args: &protocol.CreateArgs{
 		Template: template, Start: true, Volumes: []string{name + ":/srv"},

@@ -1,29 +1,16 @@
 package protocol
 
-import (
-	"fmt"
+import "github.com/hostler-io/hostler/protocol/setting"
 
-	"github.com/hostler-io/hostler/protocol/data"
-	"github.com/hostler-io/hostler/protocol/setting"
-)
-
-// KindContainerUpgrade gives a container the files of another image, and the old ones back
-// if it is not healthy with them.
-const KindContainerUpgrade Kind = "container.upgrade"
+const KindContainerUpgrade Kind = "container.upgrade" // its old image is put back if that fails
 
 func kindContainerUpgrade() KindInfo {
 	i := lifecycle(KindContainerUpgrade, "Give a container another image, and the old one back if it is not healthy then.", new(ContainerUpgradeArgs))
-	i.RootEquivalent = true
-	i.Attempts = 1 // an image that has brought its host down is not tried once more
+	i.RootEquivalent, i.Attempts = true, 1 // an image that has brought its host down is not tried once more
 	return i
 }
 
 // ContainerUpgradeArgs ask for another image of a container.
-type ContainerUpgradeArgs struct{ data.Upgrade }
+type ContainerUpgradeArgs struct{ setting.Upgrade }
 
-func (a *ContainerUpgradeArgs) check() error {
-	if err := setting.CheckTemplate(a.Image); err != nil && a.Image != "" {
-		return fmt.Errorf("image: %w", err)
-	}
-	return nil
-}
+func (a *ContainerUpgradeArgs) check() error { return a.Check() }

@@ -7,12 +7,12 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/data"
+	"github.com/hostler-io/hostler/protocol/setting"
 )
 
 // upgradeCommand is hostler ct upgrade.
 func upgradeCommand(a *commands) *cobra.Command {
-	var u data.Upgrade
+	var u setting.Upgrade
 	var wait term.DurationFlag
 	var yes bool
 	cmd := &cobra.Command{
