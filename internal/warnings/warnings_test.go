@@ -14,7 +14,6 @@ import (
 
 	"github.com/hostler-io/hostler/alerts"
 	"github.com/hostler-io/hostler/internal/warnings"
-	"github.com/hostler-io/hostler/protocol"
 )
 
 var update = flag.Bool("update", false, "write the table of doc/alerts.md anew")
@@ -44,7 +43,7 @@ func TestDeclared(t *testing.T) {
 	}
 	for _, q := range alerts.Quantities() {
 		if r, err := alerts.Parse("host " + q + "=1h"); err == nil && r[0].OfCoordinator() {
-			codes = append(codes, protocol.CoordinatorAlert+q) // no host raises it
+			codes = append(codes, "coordinator."+q) // no host raises it
 			continue
 		}
 		codes = append(codes, "measured."+q)

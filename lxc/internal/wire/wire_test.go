@@ -41,18 +41,18 @@ func TestStrict(t *testing.T) {
 	for name, raw := range map[string]string{
 		"empty":           ``,
 		"no version":      `{"LXCPath":"/x"}`,
-		"unknown field":   `{"Version":10,"Shell":"sh"}`,
-		"two values":      `{"Version":10}{"Version":10}`,
-		"invalid state":   `{"Version":10,"Infos":[{"State":"asleep"}]}`,
-		"unknown code":    `{"Version":10,"Code":"odd","Reason":"x"}`,
-		"without reason":  `{"Version":10,"Code":"failed"}`,
-		"larger than cap": `{"Version":10,"Reason":"` + strings.Repeat("x", wire.MaxSize) + `"}`,
+		"unknown field":   `{"Version":9,"Shell":"sh"}`,
+		"two values":      `{"Version":9}{"Version":9}`,
+		"invalid state":   `{"Version":9,"Infos":[{"State":"asleep"}]}`,
+		"unknown code":    `{"Version":9,"Code":"odd","Reason":"x"}`,
+		"without reason":  `{"Version":9,"Code":"failed"}`,
+		"larger than cap": `{"Version":9,"Reason":"` + strings.Repeat("x", wire.MaxSize) + `"}`,
 	} {
 		if _, err := wire.DecodeAnswer([]byte(raw)); err == nil {
 			t.Errorf("%s: answer accepted", name)
 		}
 	}
-	if _, err := wire.ReadRequest(strings.NewReader(strings.Repeat(" ", wire.MaxSize) + `{"Version":10}`)); err == nil {
+	if _, err := wire.ReadRequest(strings.NewReader(strings.Repeat(" ", wire.MaxSize) + `{"Version":9}`)); err == nil {
 		t.Error("a request above the cap was accepted")
 	}
 }
