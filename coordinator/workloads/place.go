@@ -19,7 +19,8 @@ import (
 
 // settlePending takes the end of the action that creates a workload on its host: it is
 // there, or that host is banned and another one is tried. One that could not be created
-// where its requester wanted it is forgotten. One whose container was destroyed, too.
+// where its requester wanted it is forgotten. One whose container was destroyed, too. One
+// that has another image now is made of that by other hosts.
 func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 	r.mu.Lock()
 	w := r.all[id]
@@ -38,9 +39,15 @@ func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 	if err != nil || !a.State.Final() {
 		return err
 	}
-	failed := false
+	failed, made := false, []byte(nil)
 	switch info, _ := protocol.KindOf(a.Kind); {
 	case a.Host != w.Host && a.Host != "": // it went elsewhere meanwhile
+	case a.Kind == protocol.KindContainerUpgrade:
+		if a.State == protocol.StateDone {
+			if made, err = upgraded(w.Spec, a.Spec); err != nil {
+				return err
+			}
+		}
 	case info.Removes && a.State == protocol.StateDone:
 		return r.forget(ctx, w, "its container was removed")
 	case !info.Removes && a.State != protocol.StateDone:
@@ -53,10 +60,31 @@ func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 		if s.Pending == pending {
 			s.Pending = protocol.ActionID{}
 		}
+		if made != nil {
+			s.Spec = made
+		}
 		if failed {
 			s.Moves, s.Failed = true, failedOn(s.Failed, s.Host, cmp.Or(a.Detail, string(a.Reason)), r.base.NowMS())
 		}
 	}, nil)
+}
+
+// upgraded is the specification of a workload after an upgrade of its container.
+func upgraded(spec, upgrade []byte) ([]byte, error) {
+	s, err := protocol.DecodeRequest(spec)
+	if err != nil {
+		return nil, err
+	}
+	u, err := protocol.DecodeRequest(upgrade)
+	if err != nil {
+		return nil, err
+	}
+	args, ok := s.Args.(*protocol.CreateArgs)
+	if image := protocol.ArgsOf[protocol.ContainerUpgradeArgs](&u).Image; ok && image != "" {
+		again := *args
+		again.Template, s.Args = image, &again
+	}
+	return json.Marshal(s)
 }
 
 // failedOn adds a host on which a workload does not run as it should.

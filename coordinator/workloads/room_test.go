@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/setting"
 	"github.com/hostler-io/hostler/unique"
 )
 
@@ -551,4 +552,28 @@ func TestOurSideIsSuspectedForLong(t *testing.T) {
 		s.later(50 * time.Second)
 	}
 	suspected(false, "the others are gone for long")
+}
+
+// TestUpgradedImageMoves: the host that takes a workload over makes it of the image that it
+// was upgraded to, and of the old one if the upgrade has failed.
+func TestUpgradedImageMoves(t *testing.T) {
+	for state, want := range map[protocol.State]string{protocol.StateDone: "web:2", protocol.StateFailed: "busybox"} {
+		s := born(t, "none")
+		upgrade, _ := json.Marshal(protocol.Spec{Kind: protocol.KindContainerUpgrade, Target: ctid, Name: "db", Args: &protocol.ContainerUpgradeArgs{Upgrade: setting.Upgrade{Image: "web:2"}}})
+		a := s.request("a", upgrade, "ann")
+		spec, _ := protocol.DecodeRequest(upgrade)
+		if err := s.store.Update(t.Context(), func(tx core.Tx) error { return s.Enter(tx, &a, &spec, s.wants) }); !errors.Is(err, core.ErrConflict) {
+			t.Errorf("a second upgrade beside it: %v", err)
+		}
+		s.ends(state, "")
+		s.begin(2) // it is durable
+		w := s.only()
+		decoded, err := protocol.DecodeRequest(w.Spec)
+		if err != nil || !w.Pending.IsZero() {
+			t.Fatalf("%+v, %v", w, err)
+		}
+		if got := decoded.Args.(*protocol.CreateArgs).Template; got != want {
+			t.Errorf("after an upgrade that is %s it is made of %s, want %s", state, got, want)
+		}
+	}
 }
