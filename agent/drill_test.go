@@ -3,7 +3,9 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ func drillOf(f protocol.Fault, lasts time.Duration) protocol.Spec {
 
 // faults remember which were made, and until when.
 type faults struct {
+	mu   sync.Mutex
 	made []protocol.Fault
 	end  []int64
 	err  error
@@ -25,9 +28,25 @@ type faults struct {
 
 func (f *faults) of(fault protocol.Fault) func(context.Context, int64) error {
 	return func(_ context.Context, until int64) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		f.made, f.end = append(f.made, fault), append(f.end, until)
 		return f.err
 	}
+}
+
+// fail has none be made.
+func (f *faults) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+// all are those that were made, and until when.
+func (f *faults) all() ([]protocol.Fault, []int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.made), slices.Clone(f.end)
 }
 
 // TestDrill: the order answers before the drill begins, one drill runs at a time, and an
@@ -42,14 +61,15 @@ func TestDrill(t *testing.T) {
 		w.coord.order(actionID(1), drillOf(protocol.FaultPartition, time.Minute))
 		w.pass(2 * time.Second)
 		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
-		if len(f.made) > 0 {
-			t.Fatalf("%v began before its notice was over", f.made)
+		if made, _ := f.all(); len(made) > 0 {
+			t.Fatalf("%v began before its notice was over", made)
 		}
 		w.pass(2 * time.Second)
-		if len(f.made) != 1 || f.made[0] != protocol.FaultPartition {
-			t.Fatalf("made are %v", f.made)
+		made, ends := f.all()
+		if len(made) != 1 || made[0] != protocol.FaultPartition {
+			t.Fatalf("made are %v", made)
 		}
-		if end := time.Duration(f.end[0]) * time.Millisecond; end < began+63*time.Second || end > began+65*time.Second {
+		if end := time.Duration(ends[0]) * time.Millisecond; end < began+63*time.Second || end > began+65*time.Second {
 			t.Errorf("it ends at %s, and was asked for at %s", end, began)
 		}
 
@@ -66,14 +86,14 @@ func TestDrill(t *testing.T) {
 		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
 		w.restart()
 		w.pass(time.Minute)
-		if len(f.made) != 1 {
-			t.Errorf("made are %v: the agent that was to make the second has ended", f.made)
+		if made, _ := f.all(); len(made) != 1 {
+			t.Errorf("made are %v: the agent that was to make the second has ended", made)
 		}
 
-		f.err = errors.New("no process can be started")
+		f.fail(errors.New("no process can be started"))
 		w.coord.order(actionID(4), drillOf(protocol.FaultStopAgent, time.Minute))
 		w.pass(10 * time.Second)
-		f.err = nil
+		f.fail(nil)
 		w.coord.order(actionID(5), drillOf(protocol.FaultPartition, time.Minute))
 		w.pass(10 * time.Second)
 		w.expect(actionID(5), "start RUNNING", "succeed DONE ok") // a drill that did not begin stops no other

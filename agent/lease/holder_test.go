@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,12 +16,15 @@ import (
 
 // table is a guard that remembers what it was told.
 type table struct {
+	mu     sync.Mutex
 	now    map[protocol.CTID]int64
 	former map[protocol.CTID]int64
 	err    error
 }
 
 func (g *table) Set(_ context.Context, all []Held) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.err != nil {
 		return g.err
 	}
@@ -101,17 +105,24 @@ func TestRelease(t *testing.T) {
 		has := func(when string, want int) {
 			t.Helper()
 			synctest.Wait()
+			g.mu.Lock()
+			defer g.mu.Unlock()
 			if len(g.now) != want {
 				t.Errorf("%s: the guard has %v, want %d", when, g.now, want)
 			}
 		}
+		hangs := func(err error) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.err = err
+		}
 		has("held", 2)
 		l.Release(one)
 		has("released", 1)
-		g.err = errors.New("the guard hangs")
+		hangs(errors.New("the guard hangs"))
 		l.Release(two)
 		has("released while the guard hangs", 1)
-		g.err = nil
+		hangs(nil)
 		<-time.After(every)
 		has("with the next lease", 0)
 		end()
