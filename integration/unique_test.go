@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/container/containertest"
 	"github.com/hostler-io/hostler/internal/podmantest"
 )
 
@@ -105,8 +107,8 @@ func (h *host) guards(t testing.TB) (all []int) {
 func told(t testing.TB, init int, epoch string) {
 	t.Helper()
 	proc := fmt.Sprintf("/proc/%d", init)
-	if env := strings.Split(read(t, proc+"/environ"), "\x00"); !slices.Contains(env, "HOSTLER_EPOCH="+epoch) {
-		t.Errorf("its first process has %q, want HOSTLER_EPOCH=%s", env, epoch)
+	if env, err := containertest.Environ(init, container.EpochVariable); err != nil || !slices.Contains(env, "HOSTLER_EPOCH="+epoch) {
+		t.Errorf("its first process has %q, %v, want HOSTLER_EPOCH=%s", env, err, epoch)
 	}
 	if got := read(t, proc+"/root/etc/hostler/epoch"); got != epoch+"\n" {
 		t.Errorf("/etc/hostler/epoch says %q, want %s", got, epoch)

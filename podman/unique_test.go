@@ -2,14 +2,13 @@ package podman_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/container/containertest"
 	"github.com/hostler-io/hostler/internal/permit"
 	"github.com/hostler-io/hostler/podman"
 )
@@ -36,8 +35,8 @@ func TestUniquePrepared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", info.InitPID))
-		if all := strings.Split(string(env), "\x00"); err != nil || !slices.Contains(all, "HOSTLER_EPOCH=1.2.4") || slices.Contains(all, "HOSTLER_EPOCH=1.2.3") {
+		all, err := containertest.Environ(info.InitPID, container.EpochVariable)
+		if err != nil || !slices.Contains(all, "HOSTLER_EPOCH=1.2.4") || slices.Contains(all, "HOSTLER_EPOCH=1.2.3") {
 			t.Errorf("its first process has %q, %v; want the epoch 1.2.4", all, err)
 		}
 		if _, err := os.Stat(path); !os.IsNotExist(err) {

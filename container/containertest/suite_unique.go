@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostler-io/hostler/container"
 )
@@ -71,12 +73,25 @@ func (f *fixture) refused(t *testing.T, h container.Holder, name string) {
 	f.wantState(t, name, container.StateStopped)
 }
 
+// Environ returns the variables of the first process of a container, which has a variable
+// of that name: a runtime may tell of the process a moment before it runs the program of the
+// container, when its variables are still those of the runtime.
+func Environ(init int, name string) ([]string, error) {
+	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", init))
+		all := strings.Split(string(b), "\x00")
+		if err != nil || time.Now().After(end) || slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, name+"=") }) {
+			return all, err
+		}
+	}
+}
+
 // told wants that the first process of a container is told an epoch, and is in a group.
 func told(t *testing.T, init int, epoch, group string) {
 	t.Helper()
 	proc := fmt.Sprintf("/proc/%d", init)
-	env, err := os.ReadFile(filepath.Join(proc, "environ"))
-	if want := container.EpochVariable + "=" + epoch; err != nil || !slices.Contains(strings.Split(string(env), "\x00"), want) {
+	env, err := Environ(init, container.EpochVariable)
+	if want := container.EpochVariable + "=" + epoch; err != nil || !slices.Contains(env, want) {
 		t.Errorf("its first process has %q, %v; want %s", env, err, want)
 	}
 	file := filepath.Join(proc, "root", container.EpochFile)

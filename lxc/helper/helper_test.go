@@ -73,8 +73,19 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// lockDir is a directory of which something may be left: who was too late for a lock waits
+// on, as it would until its process ends, and may make the file anew.
+func lockDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "hlt-lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 func TestLockIsExclusive(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "ct")
+	dir := filepath.Join(lockDir(t), "ct")
 	first, err := lock(dir, "web", time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +104,7 @@ func TestLockIsExclusive(t *testing.T) {
 // TestRemovedLockIsNotTwoLocks: who waited for a lock that was removed must not
 // hold the old file beside somebody with the new one.
 func TestRemovedLockIsNotTwoLocks(t *testing.T) {
-	dir := t.TempDir()
+	dir := lockDir(t)
 	first, err := lock(dir, "web", time.Second)
 	if err != nil {
 		t.Fatal(err)
