@@ -39,7 +39,7 @@ func (d *drill) follow(ctx context.Context) error {
 		now := d.Now()
 		if h.Connectivity != shown {
 			shown = h.Connectivity
-			d.Say("%s: %s", d.host, term.Printable(fmt.Sprintf("%s (%s)", shown, h.Presence)))
+			d.Say("%s: %s", d.host, term.Printable(presence(shown, h.Presence)))
 		}
 		if d.sight.away.IsZero() && h.Connectivity != "online" && now.After(d.sight.begins) {
 			d.sight.away = now
@@ -219,4 +219,12 @@ func (d *drill) compare(ctx context.Context) error {
 		d.sight.containers[c.name] = f
 	}
 	return nil
+}
+
+// presence is a line about how a host stands, with the reason if one is told.
+func presence(state, why string) string {
+	if why == "" {
+		return state
+	}
+	return fmt.Sprintf("%s (%s)", state, why)
 }

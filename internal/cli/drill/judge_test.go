@@ -98,3 +98,12 @@ func TestJudge(t *testing.T) {
 		})
 	}
 }
+
+// TestPresence: a host that is online has no reason, and none is shown.
+func TestPresence(t *testing.T) {
+	for want, in := range map[string][2]string{"online": {"online", ""}, "late (socket lost 5 s ago)": {"late", "socket lost 5 s ago"}} {
+		if got := presence(in[0], in[1]); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
