@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"regexp"
@@ -80,4 +81,16 @@ func untyped(tree *cobra.Command, words []string) string {
 		return cmd.CommandPath() + " has no command " + rest[0]
 	}
 	return ""
+}
+
+// TestUpgradeWaitIsBounded: a wait that is too long is told by its flag, before anything is
+// asked for.
+func TestUpgradeWaitIsBounded(t *testing.T) {
+	for _, wait := range []string{"2h", "51m"} {
+		tree := root(newDispatcher(&term.UI{Getenv: func(string) string { return "" }, Out: io.Discard, Err: io.Discard}))
+		tree.SetArgs([]string{"ct", "upgrade", "edge-01/web", "--wait", wait})
+		if err := tree.Execute(); err == nil || !strings.Contains(err.Error(), "--wait: it can be up to 50m") {
+			t.Errorf("--wait %s: %v", wait, err)
+		}
+	}
 }

@@ -1,6 +1,8 @@
 package containers
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/internal/cli/conn"
@@ -9,6 +11,10 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/setting"
 )
+
+// maxWait is the most that an upgrade may wait for a healthy container, as the arguments of
+// its kind bound it.
+const maxWait = 50 * time.Minute
 
 // upgradeCommand is hostler ct upgrade.
 func upgradeCommand(a *commands) *cobra.Command {
@@ -30,8 +36,8 @@ without a check to run for 10 seconds; --wait bounds that. If it does not, or it
 fails meanwhile, the old image is put back and started, and the action fails with the
 reason and the last lines of the log. A container that is to be stopped stays stopped.
 
-Snapshots are of the old image: a container that has some is upgraded with
---drop-snapshots alone, which removes them. A backup stays.`,
+Snapshots are of the old image: a container that has some is upgraded only
+with --drop-snapshots, which removes them. A backup stays.`,
 		Example: "  hostler ct upgrade edge-01/web\n  hostler ct upgrade edge-01/web registry.example/web:2\n  hostler ct upgrade edge-01/db reg.example/db:16 --wait 5m --drop-snapshots",
 		Args:    cobra.MatchAll(term.AtLeast(1), term.AtMost(2)), ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}
@@ -44,6 +50,9 @@ Snapshots are of the old image: a container that has some is upgraded with
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 2 {
 			u.Image = args[1]
+		}
+		if wait.Value < 0 || wait.Value > maxWait {
+			return term.Usage("hostler ct upgrade "+args[0]+" --wait 5m", "--wait: it can be up to 50m")
 		}
 		u.WaitMS = wait.Value.Milliseconds()
 		if u.DropSnapshots {
