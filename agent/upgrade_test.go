@@ -29,8 +29,8 @@ func imaged(n byte, image string, start bool) protocol.Spec {
 	return s
 }
 
-// is checks of which image a container is, as the agent and its runtime have it, and that
-// nothing lies beside it.
+// is checks the image of a container, in the agent and in its runtime, and that no other files
+// lie beside it.
 func (w *world) is(when, image string, state container.State) {
 	w.t.Helper()
 	d, _, err := agent.Remembered(w.t.Context(), w.agent, "ct-1")
@@ -135,8 +135,8 @@ func sickOf(sick *atomic.Bool) func(c *agent.Config) {
 }
 
 // TestUpgradeUnhealthy: a container whose check fails with the new image gets the old one
-// back, and so does one that is not healthy in time, or ends. While an upgrade looks at its
-// health, nobody else does: no alert tells of it.
+// back, and so does one that is not healthy in time, or ends. The usual checks pause during an
+// upgrade, so no alert is raised.
 func TestUpgradeUnhealthy(t *testing.T) {
 	var sick atomic.Bool
 	sick.Store(true)
@@ -180,9 +180,8 @@ func TestUpgradeUnhealthy(t *testing.T) {
 	})
 }
 
-// TestUpgradeCutShort: an agent that dies before the record says of which image a container
-// is puts the old image back when it is there again; one that dies after it removes the old
-// one.
+// TestUpgradeCutShort: an agent that dies before the record names the new image puts the old
+// image back at its next start. An agent that dies after that removes the old image.
 func TestUpgradeCutShort(t *testing.T) {
 	for op, want := range map[containertest.Op]struct{ image, fate string }{
 		containertest.OpPrepareUpgrade: {web1, "interrupt FAILED interrupted"},

@@ -177,8 +177,8 @@ func renameNew(from, to string) error {
 	return nil
 }
 
-// openDebris opens what was begun. NFS lets nobody lock a file for himself that is not
-// open for writing.
+// openDebris opens an unfinished backup for writing: NFS gives an exclusive lock on no other
+// file.
 func openDebris(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 }

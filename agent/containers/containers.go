@@ -151,7 +151,7 @@ type managed struct {
 	since    time.Duration
 	waits    string
 	probe    probe
-	// tried tells that an upgrade looks at its health, and nobody else.
+	// tried tells that an upgrade checks its health; the usual checks pause meanwhile.
 	tried bool
 	// free tells that no process of the host has the ports that are about to be exposed.
 	free bool

@@ -20,8 +20,8 @@ import (
 const (
 	// settleTime is how long a container without a check has to run with another image.
 	settleTime = 10 * time.Second
-	// maxSaid is how much is told of what the container has printed last, in bytes: a report
-	// has room for about a thousand.
+	// maxSaid is how many bytes of the container's last output the error of an upgrade has:
+	// a report has room for about a thousand.
 	maxSaid = 500
 	// undoTries is how often the old image is put back while the runtime does not answer,
 	// and undoPause lies between two: its service may be upgraded at the same time.
@@ -29,10 +29,9 @@ const (
 	undoPause = 5 * time.Second
 )
 
-// upgrade gives a container another image, under its name, its volumes, its address and all
-// else that is kept of it. Its commit point is the record that says of which image it is:
-// before it, an interruption puts the old one back; after it, what is left of the old one
-// goes.
+// upgrade gives a container another image; name, volumes, address and settings stay. The
+// commit point is the record of the container, which names the image. An interruption before
+// it puts the old image back; after it, the remains of the old image are removed.
 //
 //	made beside → stopped → exchanged → started → healthy → recorded → the old one removed
 //	                 └──────────┴─ on failure ─┴─────┘→ exchanged back, started
@@ -183,7 +182,7 @@ func (u *upgrading) try(ctx context.Context) (queue.Change, error) {
 	return keep(rec), nil
 }
 
-// end removes what is left of the old image.
+// end removes the remains of the old image.
 func (u *upgrading) end(ctx context.Context) (queue.Change, error) {
 	r, err := u.upgrader()
 	if err != nil || u.same {

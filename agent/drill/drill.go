@@ -1,5 +1,5 @@
-// Package drill makes faults on this host on order, each of which ends by itself: it
-// decides when a drill begins and ends, and refuses a second one meanwhile.
+// Package drill makes faults on this host on order. It decides when a drill begins and
+// ends, and refuses a second drill meanwhile.
 //
 // Nothing of a drill is durable. The order has ended when the fault begins, so neither an
 // agent that starts again nor an order that is delivered twice makes it once more.

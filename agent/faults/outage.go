@@ -1,5 +1,5 @@
-// Package faults makes the faults of drills, each of which ends by itself: an [Outage] of
-// connections, and a process that stops and is woken.
+// Package faults makes the faults of drills: an [Outage] of connections, and a process that
+// stops and is woken. Each fault ends by itself.
 package faults
 
 import (

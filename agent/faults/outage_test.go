@@ -10,8 +10,8 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 )
 
-// TestOutage: it closes the connections that there are, has none made, and is over by
-// itself, whoever waits for it.
+// TestOutage: an outage closes the open connections, lets none be made, and ends by itself,
+// also if a dial waits for that.
 func TestOutage(t *testing.T) {
 	var o Outage
 	dials := 0

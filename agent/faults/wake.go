@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// wakers is how many processes wake the one that has stopped: each alone is enough, so
-	// that it does not stay stopped if one is killed.
+	// wakers is how many processes wake the stopped one. Each of them alone is enough.
 	wakers = 2
 	// wakeAgain is how often each does it, a second apart: the process may come to stop
 	// itself only after the end, on a machine that is very slow.

@@ -77,8 +77,8 @@ func (o Judge) Changes(s metrics.Sample, now time.Duration) (changes []protocol.
 	return changes
 }
 
-// byHost returns the containers of which the kernel says that they are not at their limit:
-// what was killed in them was killed for the host. Version 1 of control groups does not say.
+// byHost returns the containers that are not at their limit, as the kernel tells it. A kill in
+// one of them was for want of memory of the host. Version 1 of control groups does not tell.
 func (o Judge) byHost(s metrics.Sample) map[string]bool {
 	not, limited := make(map[string]bool), make(map[string]bool)
 	for _, v := range s.Values {

@@ -14,7 +14,7 @@ const (
 	OpEndUpgrade     Op = "end-upgrade"
 )
 
-// fakeFiles are the files of a container: of which image, and for which upgrade.
+// fakeFiles are the files of a container, with their image and the key of their upgrade.
 type fakeFiles struct{ template, digest, key string }
 
 var _ container.Upgrader = (*Fake)(nil)
@@ -31,8 +31,8 @@ func (f *Fake) filesOf(template, key string) fakeFiles {
 	return fakeFiles{template, fmt.Sprintf("%s#%d", template, f.tags[template]), key}
 }
 
-// Beside tells of which image the files are that lie beside those of a container; empty if
-// there are none.
+// Beside returns the image of the files that lie beside those of a container; empty if no
+// files do.
 func (f *Fake) Beside(name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -28,8 +28,8 @@ type Subject struct {
 	// Print has a running container print a line, to where its log is made of; nil if
 	// the runtime keeps none.
 	Print func(t *testing.T, name, line string)
-	// ByHand starts a container past the runtime, as a person of the host does; nil: nobody
-	// can.
+	// ByHand starts a container past the runtime, as a person on the host does; nil if that
+	// is not possible.
 	ByHand func(t *testing.T, name string) error
 	// Foreign makes a stopped container that others have made, which may be taken over,
 	// and returns its name.

@@ -81,7 +81,7 @@ func testAdopt(t *testing.T, f *fixture) {
 	made.Name = name
 	if u, ok := f.Runtime.(container.Upgrader); ok {
 		if _, err := u.PrepareUpgrade(f.ctx, f.ofImage(t, made), "1"); !errors.Is(err, container.ErrUnsupported) {
-			t.Errorf("upgraded, although nobody knows how it was made: %v", err)
+			t.Errorf("an adopted container was upgraded: %v", err)
 		}
 	}
 	if root := f.root(t, name); root != "" {

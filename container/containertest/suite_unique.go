@@ -16,9 +16,8 @@ import (
 // never is a time of the boot clock that no machine comes to.
 const never = int64(1) << 60
 
-// testUnique: a unique container is started only under an epoch, while that is permitted,
-// by whatever program; it is told the epoch, and is of the control group of which its
-// runtime says so.
+// testUnique: no program starts a unique container without an epoch and a permit. The
+// container is told the epoch, and its processes are in the group that the runtime names.
 func testUnique(t *testing.T, f *fixture) {
 	h, ok := f.Runtime.(container.Holder)
 	if !ok {
