@@ -112,8 +112,11 @@ func (s *stage) Run(_ context.Context, c agents.Call) agents.Result {
 	if s.point() {
 		return agents.Result{Outcome: fence.OutcomeFailed}
 	}
-	if s.during != nil {
-		s.during(c)
+	s.mu.Lock()
+	during := s.during
+	s.mu.Unlock()
+	if during != nil {
+		during(c)
 	}
 	s.mu.Lock()
 	s.asked = append(s.asked, c.Host+" "+c.Verb)
@@ -270,7 +273,17 @@ func TestLostHostIsFenced(t *testing.T) {
 func TestHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.set(func() { s.our = "half of the hosts went at once" })
+		asked := make(chan struct{}) // closed when both requests are made
+		release := sync.OnceFunc(func() { close(asked) })
+		defer release()
+		s.set(func() {
+			s.our = "half of the hosts went at once"
+			s.during = func(c agents.Call) {
+				if c.Verb == "off" {
+					<-asked
+				}
+			}
+		})
 		s.lose("a")
 		time.Sleep(time.Hour)
 		if held := s.Held(); s.offs() != 0 || len(held) != 1 || held[0].Host != "a" || !strings.HasPrefix(held[0].Held, "half") {
@@ -284,6 +297,7 @@ func TestHeldBack(t *testing.T) {
 		if err != nil || again.ID != o.ID {
 			t.Errorf("a second request is no part of the first: %+v, %v", again, err)
 		}
+		release()
 		time.Sleep(5 * time.Second)
 		if o, err = s.Op(o.ID); err != nil || o.State != fence.Done || s.offs() != 1 || o.By != "token:ann" {
 			t.Errorf("%+v, %v, asked %v", o, err, s.questions())
