@@ -12,11 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/durable"
 )
 
@@ -103,11 +105,17 @@ type record struct {
 	Operator operator     `json:"operator"`
 }
 
-func (f *Fleet) dir() string                { return filepath.Join(f.cfg.Root, f.cfg.Name) }
-func (f *Fleet) path(name string) string    { return filepath.Join(f.dir(), name) }
-func (f *Fleet) bridge() string             { return "hd-" + f.cfg.Name }
-func (f *Fleet) cables() string             { return f.bridge() + "." }
-func (f *Fleet) program(name string) string { return filepath.Join(f.cfg.Bin, name) }
+func (f *Fleet) dir() string             { return filepath.Join(f.cfg.Root, f.cfg.Name) }
+func (f *Fleet) path(name string) string { return filepath.Join(f.dir(), name) }
+func (f *Fleet) bridge() string          { return "hd-" + f.cfg.Name }
+func (f *Fleet) cables() string          { return f.bridge() + "." }
+
+func (f *Fleet) program(name string) string {
+	if slices.Contains(helpers, name) {
+		return buildinfo.Helper(f.cfg.Bin, name)
+	}
+	return filepath.Join(f.cfg.Bin, name)
+}
 
 // maxFile bounds the record of a fleet, in bytes.
 const maxFile = 64 << 10

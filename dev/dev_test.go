@@ -90,3 +90,19 @@ func TestHierarchies(t *testing.T) {
 		}
 	}
 }
+
+// TestPrograms: packages put the programs that people do not start into another directory.
+func TestPrograms(t *testing.T) {
+	for bin, want := range map[string]string{
+		"/usr/bin":       "/usr/bin/hostler-agent /usr/libexec/hostler/hostler-run",
+		"/usr/local/bin": "/usr/local/bin/hostler-agent /usr/local/bin/hostler-run",
+	} {
+		f, err := New(Config{Bin: bin})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.program("hostler-agent") + " " + f.program("hostler-run"); got != want {
+			t.Errorf("programs beside %s: %s, want %s", bin, got, want)
+		}
+	}
+}

@@ -25,10 +25,11 @@ import (
 	"github.com/hostler-io/hostler/network"
 )
 
-// programs are what a fleet is run with.
-func programs() []string {
-	return []string{"hostler", "hostler-coordinator", "hostler-agent", "hostler-run", "hostler-lxc"}
-}
+// programs and helpers are what a fleet is run with. Agents find the helpers by themselves.
+var (
+	programs = []string{"hostler", "hostler-coordinator", "hostler-agent"}
+	helpers  = []string{"hostler-run", "hostler-lxc"}
+)
 
 // Up brings the fleet up with that many hosts, each of them online, and makes
 // its context the one in use. If it fails, or ctx ends, nothing is left behind.
@@ -72,7 +73,7 @@ func (f *Fleet) check(hosts int) error {
 	if hosts < 1 || hosts > MaxHosts {
 		return fmt.Errorf("%d hosts: want 1 to %d", hosts, MaxHosts)
 	}
-	for _, p := range programs() {
+	for _, p := range slices.Concat(programs, helpers) {
 		if _, err := os.Stat(f.program(p)); err != nil {
 			return fmt.Errorf("looking for the programs of a fleet: %w", err)
 		}

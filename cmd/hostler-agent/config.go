@@ -12,6 +12,7 @@ import (
 	"github.com/hostler-io/hostler/backup"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/image"
+	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/metrics"
@@ -168,11 +169,7 @@ func defaults() (config, error) {
 	if err != nil {
 		return config{}, fmt.Errorf("find the programs beside this one: %w", err)
 	}
-	helpers := filepath.Dir(self)
-	if helpers == "/usr/bin" {
-		helpers = "/usr/libexec/hostler" // where the packages put programs that people do not start
-	}
-	beside := func(name string) string { return filepath.Join(helpers, name) }
+	beside := func(name string) string { return buildinfo.Helper(filepath.Dir(self), name) }
 	c := config{
 		StateDir: "/var/lib/hostler/agent",
 		Socket:   "/run/hostler/agent.sock",

@@ -1,7 +1,10 @@
 // Package buildinfo tells which build of Hostler this is.
 package buildinfo
 
-import "runtime/debug"
+import (
+	"path/filepath"
+	"runtime/debug"
+)
 
 // Version is the version of the programs. It counts up with each release. What is
 // packed has the whole version of its package instead, which the linker sets: so a
@@ -25,4 +28,14 @@ func String() string {
 		}
 	}
 	return s + " " + info.GoVersion
+}
+
+// Helper returns the path of a program that people do not start, such as hostler-run, for
+// the directory of those that they do start. They are beside each other, but for packages,
+// which put the former into /usr/libexec/hostler.
+func Helper(bin, name string) string {
+	if bin == "/usr/bin" {
+		bin = "/usr/libexec/hostler"
+	}
+	return filepath.Join(bin, name)
 }

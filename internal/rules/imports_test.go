@@ -158,7 +158,7 @@ var allowed = []allowance{
 	{"coordinator/web", []string{"coordinator/scrape", "coordinator/wording", "coordinator/workloads", "coordinator/fencing", "fence", "unique", "internal/attach", "coordinator", "coordinator/core", "coordinator/actions", "coordinator/alerting", "coordinator/members", "coordinator/policies", "coordinator/journal", "coordinator/access", "coordinator/explain", "coordinator/recovery", "coordinator/relay", "api", "protocol/...", "internal/prom", "internal/warnings", "internal/webapi", "container", "github.com/danielgtaylor/huma/v2/...", "golang.org/x/time/...", "internal/lobby", "internal/throttle", "internal/brief", "placement"}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store; of containers they know the words of their states"},
 	{"client", []string{"terminal", "internal/attach", "api", "protocol/..."}, []string{"database/sql/...", "os/exec"}, "what others may import to speak to a coordinator"},
 
-	{"dev", []string{"api", "client", "internal/durable", "network", "runner/rundir", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/...", "log/..."}, "a fleet of the built programs on one machine: it starts them and asks the public API"},
+	{"dev", []string{"api", "client", "internal/buildinfo", "internal/durable", "network", "runner/rundir", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/...", "log/..."}, "a fleet of the built programs on one machine: it starts them and asks the public API"},
 
 	// Support for tests.
 	{"broker/brokertest", []string{"broker", "certs", "protocol", "github.com/mochi-mqtt/server/v2/...", "protocol/san"}, nil, "the real broker on an in-memory listener"},
