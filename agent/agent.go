@@ -349,8 +349,8 @@ func (a *Agent) retain() {
 	a.commands.Retain(all, a.cfg.OutputTotal, a.cfg.OutputAge)
 }
 
-// WriteSamples sends lines of samples to the coordinator, see [relay.Relay.WriteSamples].
-func (a *Agent) WriteSamples(ctx context.Context, lines []byte) error {
+// WriteSamples sends lines of samples to the coordinator of a, see [relay.Relay.WriteSamples].
+func WriteSamples(ctx context.Context, a *Agent, lines []byte) error {
 	return a.relay.WriteSamples(ctx, lines)
 }
 

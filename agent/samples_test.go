@@ -30,7 +30,7 @@ func sampled(n int) []byte {
 // writing calls WriteSamples within a bubble, and returns what comes of it.
 func writing(t *testing.T, w *world, lines []byte) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- w.agent.WriteSamples(t.Context(), lines) }()
+	go func() { done <- agent.WriteSamples(t.Context(), w.agent, lines) }()
 	synctest.Wait()
 	return done
 }

@@ -61,12 +61,17 @@ func (f *Fake) set(flag *bool, to bool) {
 	f.settle()
 }
 
-// Away has the database take nothing, Broken the disk, and Hang has nothing answered. Lie has
-// the sink say that it has not kept what it has.
-func (f *Fake) Away(is bool)   { f.set(&f.away, is) }
+// Away has the database take nothing.
+func (f *Fake) Away(is bool) { f.set(&f.away, is) }
+
+// Broken has the disk take nothing.
 func (f *Fake) Broken(is bool) { f.set(&f.broken, is) }
-func (f *Fake) Hang(is bool)   { f.set(&f.hangs, is) }
-func (f *Fake) Lie(is bool)    { f.set(&f.lies, is) }
+
+// Hang has nothing answered.
+func (f *Fake) Hang(is bool) { f.set(&f.hangs, is) }
+
+// Lie has the sink say that it has not kept what it has.
+func (f *Fake) Lie(is bool) { f.set(&f.lies, is) }
 
 // End keeps what waits, and takes nothing more.
 func (f *Fake) End() { f.set(&f.ended, true) }
