@@ -45,7 +45,7 @@ func (c influxConfig) settings() destination.Settings {
 // sink makes the way to the database, nil if none is configured. write gives samples to the
 // coordinator, which knows whose they are.
 func (c influxConfig) sink(s state, tags map[string]string, write func(context.Context, []byte) error, log *slog.Logger) (*influx.Sink, error) {
-	p := destination.Place{Tags: tags, Dir: s.sink(), Every: time.Duration(c.Seconds) * time.Second, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Log: log}
+	p := destination.Program{Tags: tags, Dir: s.sink(), Every: time.Duration(c.Seconds) * time.Second, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Log: log}
 	if c.Via == viaCoordinator {
 		p.Write, p.Tags, p.Dir, p.MaxBatch = write, nil, s.sink()+"-coordinator", byCoordinator
 	}

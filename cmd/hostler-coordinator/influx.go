@@ -32,7 +32,7 @@ func defaultInflux() influxConfig {
 
 // openSink makes the way to the database, which stays nil if none is configured.
 func (s *server) openSink() (err error) {
-	s.sink, err = destination.Settings(s.config.Metrics.Influx).Sink(destination.Place{
+	s.sink, err = destination.Settings(s.config.Metrics.Influx).Sink(destination.Program{
 		Dir: s.state.sink(), Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Log: s.log,
 	})
 	return err

@@ -23,8 +23,8 @@ type Settings struct {
 	SpoolMiB                                        int
 }
 
-// Place is what a program brings along.
-type Place struct {
+// Program is what a program brings along to its settings.
+type Program struct {
 	// Write brings samples on their way in place of the settings; see [influx.Config].
 	Write func(ctx context.Context, lines []byte) error
 	// MaxBatch, Every, Tags and Dir are those of [influx.Config].
@@ -45,7 +45,7 @@ const (
 )
 
 // Sink makes the way to the database, nil if none is configured.
-func (s Settings) Sink(p Place) (*influx.Sink, error) {
+func (s Settings) Sink(p Program) (*influx.Sink, error) {
 	if s.URL == "" && p.Write == nil {
 		return nil, nil
 	}

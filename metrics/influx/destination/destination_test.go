@@ -72,7 +72,7 @@ func TestSecret(t *testing.T) {
 // TestSink: nothing is made without a database; one that is named gets the samples with the
 // secret, and with a way of its own no database need be named.
 func TestSink(t *testing.T) {
-	if sink, err := (Settings{}).Sink(Place{}); sink != nil || err != nil {
+	if sink, err := (Settings{}).Sink(Program{}); sink != nil || err != nil {
 		t.Error(sink, err)
 	}
 	bad := filepath.Join(t.TempDir(), "ca.pem")
@@ -80,11 +80,11 @@ func TestSink(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{bad, bad + "-none"} {
-		if _, err := (Settings{URL: "https://x", API: "v2", Bucket: "b", CAFile: file}).Sink(Place{}); err == nil || !strings.Contains(err.Error(), "ca_file") {
+		if _, err := (Settings{URL: "https://x", API: "v2", Bucket: "b", CAFile: file}).Sink(Program{}); err == nil || !strings.Contains(err.Error(), "ca_file") {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
-	if _, err := (Settings{URL: "ftp://x"}).Sink(Place{}); err == nil || !strings.Contains(err.Error(), "metrics.influx.url") {
+	if _, err := (Settings{URL: "ftp://x"}).Sink(Program{}); err == nil || !strings.Contains(err.Error(), "metrics.influx.url") {
 		t.Error(err)
 	}
 	got := make(chan string, 1)
@@ -99,12 +99,12 @@ func TestSink(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Settings{URL: server.URL, API: "v2", Bucket: "b", SecretFile: secret, SpoolMiB: 1}
-	run(t, s, Place{Every: time.Millisecond})
+	run(t, s, Program{Every: time.Millisecond})
 	if h := <-got; h != "Token s3cret b" {
 		t.Errorf("%q", h)
 	}
 	written := make(chan string, 1)
-	run(t, Settings{SpoolMiB: 1}, Place{Every: time.Millisecond, Tags: map[string]string{"host": "edge-07"}, Write: func(_ context.Context, lines []byte) error {
+	run(t, Settings{SpoolMiB: 1}, Program{Every: time.Millisecond, Tags: map[string]string{"host": "edge-07"}, Write: func(_ context.Context, lines []byte) error {
 		written <- string(lines)
 		return nil
 	}})
@@ -114,7 +114,7 @@ func TestSink(t *testing.T) {
 }
 
 // run runs a sink of the settings until the test ends, and gives it a sample.
-func run(t *testing.T, s Settings, p Place) {
+func run(t *testing.T, s Settings, p Program) {
 	t.Helper()
 	p.Dir, p.Log = t.TempDir(), slog.New(slog.DiscardHandler)
 	sink, err := s.Sink(p)
