@@ -20,13 +20,13 @@ const (
 	// answerWithin is how long a message of samples may be without an answer, beyond the
 	// time that it is on its way: the coordinator gives its database half of that.
 	answerWithin = time.Minute
-	// writeWithin is how long one call may take. What it has sent by then it does not send
-	// again in the next.
-	writeWithin = 90 * time.Second
+	// writeWithin is how long one call may begin new messages, because its caller takes
+	// nothing else meanwhile. What the coordinator has by then is not sent again by the next.
+	writeWithin = 30 * time.Second
 	// samplesShare is what part of the line samples take at most, and samplesPace how much
 	// of their text goes in a second on a line that has room for all.
 	samplesShare = 4
-	samplesPace  = 256 << 10
+	samplesPace  = 96 << 10
 )
 
 // sampling sends samples, one message at a time: nothing waits for them, so they take a
@@ -66,43 +66,55 @@ func (r *Relay) WriteSamples(ctx context.Context, lines []byte) error {
 	if sum := protocol.Sum(lines); sum != s.sum {
 		s.sum, s.done = sum, 0
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, writeWithin, errors.New("the line to the coordinator is too slow for all samples"))
+	sending, cancel := context.WithTimeoutCause(ctx, writeWithin, fmt.Errorf("the line to the coordinator has not carried all samples within %s", writeWithin))
 	defer cancel()
 	for s.done < len(lines) {
-		n, err := s.send(ctx, lines[s.done:])
+		m, err := s.send(sending, lines[s.done:])
 		if err != nil {
 			return err
 		}
-		s.done += n
+		if err := s.await(ctx, m); err != nil {
+			return err
+		}
+		s.done += m.text
 	}
 	return nil
 }
 
-// send sends what fits into one message, and returns how many bytes of the lines that were.
-func (s *sampling) send(ctx context.Context, lines []byte) (int, error) {
+// measured is a message of samples that is on its way: how large it is, how much of the text
+// it has, and how long its answer may take.
+type measured struct {
+	id       protocol.ActionID
+	size     int64
+	text     int
+	patience time.Duration
+}
+
+// send sends what fits into one message, when the line is theirs.
+func (s *sampling) send(ctx context.Context, lines []byte) (m measured, err error) {
 	if !s.taken.Load() {
-		return 0, errors.New("the coordinator takes no samples: it cannot be reached, or metrics.influx.url is not set in its configuration")
+		return m, errors.New("the coordinator takes no samples: it cannot be reached, or metrics.influx.url is not set in its configuration")
 	}
 	select {
 	case <-time.After(time.Until(s.free)):
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		return m, context.Cause(ctx)
 	}
 	_, second, delay, err := s.cfg.Bulk.Pace(ctx)
 	if err != nil {
-		return 0, err
+		return m, err
 	}
 	packed, n, err := samples.Pack(lines, max(second, leastChunk))
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrRefusedSamples, err)
+		return m, fmt.Errorf("%w: %w", ErrRefusedSamples, err)
 	}
 	id, err := s.publish(ctx, packed)
 	if err != nil {
-		return 0, err
+		return m, err
 	}
 	passes := time.Duration(len(packed)+envelope) * time.Second / time.Duration(max(second, 1))
 	s.free = time.Now().Add(max(samplesShare*passes, time.Duration(n)*time.Second/samplesPace))
-	return n, s.await(ctx, id, int64(len(packed)), answerWithin+delay)
+	return measured{id, int64(len(packed)), n, answerWithin + delay}, nil
 }
 
 // publish sends one message under a new id.
@@ -132,18 +144,18 @@ func (s *sampling) publish(ctx context.Context, packed []byte) (id protocol.Acti
 }
 
 // await waits for the answer to a message. Answers to those before it are late.
-func (s *sampling) await(ctx context.Context, id protocol.ActionID, size int64, patience time.Duration) error {
-	late := time.NewTimer(patience)
+func (s *sampling) await(ctx context.Context, m measured) error {
+	late := time.NewTimer(m.patience)
 	defer late.Stop()
 	for {
 		select {
 		case c := <-s.answers:
 			switch {
-			case c.Action == id && c.Offset == size:
+			case c.Action == m.id && c.Offset == m.size:
 				return nil
-			case c.Action == id && c.Window > 0:
+			case c.Action == m.id && c.Window > 0:
 				return errors.New("the coordinator has no place for samples now")
-			case c.Action == id:
+			case c.Action == m.id:
 				return ErrRefusedSamples
 			case c.Action.IsZero() && !s.taken.Load():
 				return errors.New("the connection to the coordinator has ended before it answered")

@@ -121,7 +121,11 @@ func (r *receipts) beat(asOf uint64) {
 func (r *receipts) credit(cr protocol.Credit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.credits[creditKey{cr.Action, cr.Attempt, cr.FD}] = cr
+	key := creditKey{cr.Action, cr.Attempt, cr.FD}
+	if cr.FD == protocol.Samples { // a host waits for one answer at a time, and chooses the ids
+		key = creditKey{fd: cr.FD}
+	}
+	r.credits[key] = cr
 	r.owed = true
 }
 

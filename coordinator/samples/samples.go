@@ -40,7 +40,7 @@ type Config struct {
 // What one host may send, in bytes of text: a host with 1,000 containers has 50 kB a second.
 // A message costs perMessage, however small it is.
 const (
-	perSecond  = 512 << 10
+	perSecond  = 192 << 10
 	burst      = 4 << 20
 	perMessage = 4 << 10
 )
