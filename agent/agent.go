@@ -349,6 +349,11 @@ func (a *Agent) retain() {
 	a.commands.Retain(all, a.cfg.OutputTotal, a.cfg.OutputAge)
 }
 
+// WriteSamples sends lines of samples to the coordinator of a, see [relay.Relay.WriteSamples].
+func WriteSamples(ctx context.Context, a *Agent, lines []byte) error {
+	return a.relay.WriteSamples(ctx, lines)
+}
+
 // BulkSession is what the agent wants of each of its second connections. The owner
 // of the connection asks for it.
 func (a *Agent) BulkSession() uplink.Opening {

@@ -50,9 +50,11 @@ type peer struct {
 	claims    uint64 // the ring that its messages name; 0 is the one held
 	mute      bool
 	leftMS    int64
-	key       protocol.Signer   // signs what goes down
-	seal      []byte            // the next receipt's checkpoint
-	knows     protocol.Position // the next receipt's head of the host's audit log
+	key       protocol.Signer                              // signs what goes down
+	seal      []byte                                       // the next receipt's checkpoint
+	knows     protocol.Position                            // the next receipt's head of the host's audit log
+	samples   func(packed []byte) (taken int, again int64) // answers samples; nil: none are taken
+	measured  int                                          // messages of samples
 }
 
 func newPeer(t *testing.T, l *line, r *ring) *peer {
@@ -136,6 +138,14 @@ func (c *peer) take(topic string, payload []byte) {
 		}
 	case protocol.ChannelReport, protocol.ChannelAlert:
 		c.item(m)
+	case protocol.ChannelSamples:
+		c.measured++
+		if taken, again := c.samples(m.Attachment); taken >= 0 {
+			before := c.credit
+			c.credit = append(before[:len(before):len(before)], protocol.Credit{Action: m.Header.Action, Attempt: 1, FD: protocol.Samples, Offset: int64(taken), Window: again})
+			c.receipt(c.gate.Conn())
+			c.credit = before
+		}
 	case protocol.ChannelOut:
 		h := m.Header
 		if h.FD == protocol.TTYInput {
@@ -228,7 +238,7 @@ func (c *peer) receipt(answers protocol.Seq, give protocol.Nonce) {
 	if answers == (protocol.Seq{}) {
 		return
 	}
-	r := protocol.Receipt{Header: c.header(protocol.TypeReceipt), Answers: answers, Give: give, Credit: c.credit, Beat: c.kept}
+	r := protocol.Receipt{Header: c.header(protocol.TypeReceipt), Answers: answers, Give: give, Credit: c.credit, Beat: c.kept, Samples: c.samples != nil}
 	r.Seq = c.next()
 	r.Checkpoint, r.Audit, c.seal, c.knows = c.seal, c.knows, nil, protocol.Position{}
 	for _, p := range c.have {

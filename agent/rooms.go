@@ -32,7 +32,7 @@ func (a *Agent) furnish() {
 		Random: a.random, Lanes: cfg.Lanes, HostRuns: cfg.HostRuns, Sessions: cfg.Sessions, MaxOpen: cfg.MaxOpen, Log: cfg.Log,
 	})
 	r := relay.Config{
-		Wire: a.wire, Numbers: a.numbers, Traffic: a.traffic, RunDirs: cfg.RunDirs, Payloads: cfg.Payloads, Senders: cfg.HostRuns + cfg.Lanes,
+		Wire: a.wire, Numbers: a.numbers, Traffic: a.traffic, RunDirs: cfg.RunDirs, Payloads: cfg.Payloads, Senders: cfg.HostRuns + cfg.Lanes, Random: a.random,
 		Loop: a.loop, Queue: cfg.Queue, Actions: a.actions, Join: a.rights.Join, Running: a.running, Log: cfg.Log,
 	}
 	if cfg.Link != nil {

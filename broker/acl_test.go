@@ -143,7 +143,7 @@ func TestWillRights(t *testing.T) {
 func TestWhatIsState(t *testing.T) {
 	for c, want := range map[protocol.Channel]bool{
 		protocol.ChannelPresence: true, protocol.ChannelHeartbeat: true, protocol.ChannelLease: true, protocol.ChannelAck: true,
-		protocol.ChannelReport: false, protocol.ChannelAlert: false, protocol.ChannelOut: false, "nonsense": false,
+		protocol.ChannelReport: false, protocol.ChannelAlert: false, protocol.ChannelOut: false, protocol.ChannelSamples: false, "nonsense": false,
 	} {
 		if got := isState(c); got != want {
 			t.Errorf("%s is state: %v, want %v", c, got, want)

@@ -25,6 +25,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/policies"
 	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/coordinator/relay"
+	"github.com/hostler-io/hostler/coordinator/samples"
 	"github.com/hostler-io/hostler/coordinator/wire"
 	"github.com/hostler-io/hostler/coordinator/workloads"
 	"github.com/hostler-io/hostler/fence"
@@ -78,13 +79,16 @@ type Fences struct {
 	Witness func(context.Context) string
 }
 
-// Publishing is how hosts and other programs work with the broker.
+// Publishing is how hosts and other programs work with the broker, and what of the hosts
+// goes on to others.
 type Publishing struct {
 	// Plain has the hosts mirrored as unsigned JSON.
 	Plain bool
 	// Window is the reconnect window for so many hosts: over which time they come back
 	// when the broker closes their connections. Default: none.
 	Window func(hosts int) time.Duration
+	// Samples takes the samples of hosts that reach no database. Default: none are taken.
+	Samples samples.Sink
 }
 
 // Config is what a Coordinator is made of.
@@ -202,6 +206,7 @@ type Coordinator struct {
 	members   *members.Room
 	workloads *workloads.Room
 	fencing   *fencing.Room
+	samples   *samples.Room // nil if none are taken
 
 	// removed is closed when a ring came into force that does not name us.
 	removed     chan struct{}
@@ -277,11 +282,16 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		Rings: cfg.Rings.Rings, HostKeys: cfg.HostKeys, Authority: cfg.Authority, Links: c.hosts, Others: othersOf{c},
 		Addresses: cfg.Addresses, BrokerAddresses: cfg.BrokerAddresses,
 	})
-	c.hosts.Join(hostlink.Config{
+	talk := hostlink.Config{
 		Standing: c.members, Output: c.relay.Output, Evidence: c.recovery, Questions: c.recovery,
 		Approvals: c.approvals, Policies: c.rules, Rules: c.alerts, Grants: c.workloads, Acked: c.relay.Terminals.Acked, Input: c.relay.Input.Credit,
 		Told: c.explain.Heard, NewestSeal: c.journal.NewestSeal, Window: cfg.Window, Start: c.workers.Start,
-	})
+	}
+	if cfg.Samples != nil {
+		c.samples = samples.New(c.base, samples.Config{Sink: cfg.Samples, Receipts: c.hosts})
+		talk.Samples = c.samples
+	}
+	c.hosts.Join(talk)
 	if err := c.loadHosts(ctx); err != nil {
 		return nil, fmt.Errorf("load the hosts: %w", err)
 	}
@@ -349,6 +359,9 @@ func (c *Coordinator) Workloads() *workloads.Room { return c.workloads }
 
 // Fencing hands out the room of fence devices and of fences.
 func (c *Coordinator) Fencing() *fencing.Room { return c.fencing }
+
+// Samples hands out the room of samples, nil if none are taken.
+func (c *Coordinator) Samples() *samples.Room { return c.samples }
 
 // Relay hands out the room of output, payloads and terminals.
 func (c *Coordinator) Relay() *relay.Room { return c.relay }

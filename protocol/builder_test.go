@@ -96,7 +96,7 @@ func newBuilder(s sample) *builder {
 		fallthrough
 	case protocol.Down:
 		t := protocol.HostTopic("lab", "edge-07", s.channel)
-		if s.channel == protocol.ChannelOut || s.channel == protocol.ChannelIn {
+		if s.channel.PerAction() {
 			t.Action = anAction
 		}
 		m.topic = t.String()

@@ -37,7 +37,7 @@ func (f FD) goes(down bool) bool { return f.valid() && !down || f == Stdin && do
 func checkCredit(list []Credit, down bool) error {
 	for _, c := range list {
 		switch {
-		case c.Action.IsZero() || c.Attempt < 1 || !c.FD.goes(down) || c.Offset < 0:
+		case c.Action.IsZero() || c.Attempt < 1 || !c.FD.goes(down) && (down || c.FD != Samples) || c.Offset < 0:
 			return fmt.Errorf("a credit names no place in a stream that goes that way")
 		case c.Window < 0 || down && c.Window > MaxInputWindow || !down && c.Window > ChunkWindow:
 			return fmt.Errorf("a credit has a window of %d bytes", c.Window)

@@ -55,6 +55,7 @@ var rules = map[Type]typeRule{
 	TypeReport:    {class: ClassItem, roles: []Role{RoleHost}, channel: ChannelReport, stream: StreamReport, max: MaxMessage, lax: true},
 	TypeAlert:     {class: ClassItem, roles: []Role{RoleHost}, channel: ChannelAlert, stream: StreamAlert, max: MaxMessage},
 	TypeOut:       {class: ClassChunk, roles: []Role{RoleHost}, channel: ChannelOut, max: MaxChunk},
+	TypeSamples:   {class: ClassChunk, roles: []Role{RoleHost}, channel: ChannelSamples, max: MaxMessage},
 
 	TypeOrder:   {class: ClassItem, roles: []Role{RoleCoordinator}, channel: ChannelOrder, stream: StreamOrder, max: MaxMessage, heard: true},
 	TypeControl: {class: ClassItem, roles: []Role{RoleCoordinator}, channel: ChannelControl, stream: StreamControl, max: MaxMessage},

@@ -56,7 +56,7 @@ func topicRows() string {
 		case protocol.Fleet:
 			way, level = "to all", "fleet/"+string(c)
 		}
-		if c == protocol.ChannelOut || c == protocol.ChannelIn {
+		if c.PerAction() {
 			level += "/<action>"
 		}
 		retained, typ, size := "", "", ""

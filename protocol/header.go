@@ -89,14 +89,14 @@ func (h *Header) check(rule typeRule) error {
 }
 
 func (h *Header) chunk(down bool) bool {
-	return !h.Action.IsZero() && h.Attempt > 0 && (h.FD.goes(down) || h.typed()) && h.Offset >= 0 && h.Size >= 0 && h.Size <= ChunkSize &&
+	return !h.Action.IsZero() && h.Attempt > 0 && (h.FD.goes(down) || h.whole()) && (h.FD == Samples) == (h.Type == TypeSamples) && h.Offset >= 0 && h.Size >= 0 && h.Size <= ChunkSize &&
 		(h.Gone == 0 || !down && h.Gone > h.Offset && h.Size == 0)
 }
 
-// typed reports whether h may be of a chunk of what is typed, which has its places
-// within.
-func (h *Header) typed() bool {
-	return h.FD == TTYInput && h.Offset == 0 && h.Size > 0 && h.Gone == 0
+// whole reports whether h may be of a chunk of what is typed, which has its places
+// within, or of samples.
+func (h *Header) whole() bool {
+	return (h.FD == TTYInput || h.FD == Samples) && h.Offset == 0 && h.Size > 0 && h.Gone == 0
 }
 
 // carries reports whether h may be of a control that carries an action: as with

@@ -24,6 +24,7 @@ const (
 	TypeReport      Type = "report/1"
 	TypeAlert       Type = "alert/1"
 	TypeOut         Type = "out/1"
+	TypeSamples     Type = "samples/1"
 	TypeOrder       Type = "order/1"
 	TypeControl     Type = "control/1"
 	TypeGrant       Type = "grant/1"
@@ -179,7 +180,7 @@ const (
 // FD tells the streams of bytes of an action apart.
 type FD string
 
-// The streams of bytes: three go up, one comes down, one goes both ways.
+// The streams of bytes: four go up, one comes down, one goes both ways.
 const (
 	Stdout FD = "stdout"
 	Stderr FD = "stderr"
@@ -191,6 +192,7 @@ const (
 	// taken, by the acknowledgements of package terminal. It has offsets of its own
 	// within, and no credit.
 	TTYInput FD = "tty"
+	Samples  FD = "samples" // of [TypeSamples]: each message is whole, and Action its own id
 )
 
 // Position is a place in a stream: everything up to item N, whose chain of
@@ -316,6 +318,7 @@ type Receipt struct {
 	Want    []string   `json:"want,omitempty"` // "full", "lease"
 	Beat    uint64     `json:"beat,omitzero"`  // the newest heartbeat that is durable here: changes may be against it
 	Credit  []Credit   `json:"credit,omitempty"`
+	Samples bool       `json:"samples,omitzero"` // samples of this host are taken, which has that feature
 	// SpreadMS is the reconnect window: over which time the hosts come back when the broker
 	// closes their connections together, milliseconds. It stands in a receipt of a host
 	// with [FeatureSpread], once for each connection.
@@ -353,6 +356,9 @@ const (
 // follows, up to Window further, which it keeps small enough that all of it passes
 // its line in a few seconds. An empty chunk says that the coordinator does not
 // have what it asks for.
+//
+// Of samples it is the answer to one message: its size as Offset if it was taken, a
+// Window if it is to be sent again later, neither if it never will be taken.
 type Credit struct {
 	Action  ActionID `json:"action"`
 	Attempt int      `json:"attempt"`

@@ -161,6 +161,8 @@ func itemSamples() []sample {
 	taken := chunk
 	acked := []byte("\x00\x01\x02\x03\x04\x05\x06\x07\x00\x00\x00\x00\x00\x00\x00\x06")
 	taken.FD, taken.Offset, taken.Size, taken.SHA256 = protocol.TTYInput, 0, int64(len(acked)), protocol.Sum(acked)
+	measured := up(protocol.TypeSamples, 0)
+	measured.Action, measured.Attempt, measured.FD, measured.Size, measured.SHA256 = anAction, 1, protocol.Samples, int64(len(out)), protocol.Sum(out)
 	control := itemOf(down(protocol.TypeControl, 0), coStore, protocol.StreamControl, 2, nil)
 	preempt := control
 	preempt.Heard, preempt.LeftMS = heard, 3600000
@@ -209,6 +211,7 @@ func itemSamples() []sample {
 		{name: "in_end", typ: protocol.TypeIn, from: "coordinator", body: end},
 		{name: "in_tty", typ: protocol.TypeIn, from: "coordinator", body: typed, attach: typing},
 		{name: "out_tty", typ: protocol.TypeOut, body: taken, attach: acked},
+		{name: "samples", typ: protocol.TypeSamples, body: measured, attach: out},
 	}
 }
 
@@ -302,6 +305,6 @@ func samples() []sample {
 
 var channels = []protocol.Channel{
 	protocol.ChannelPresence, protocol.ChannelHeartbeat, protocol.ChannelLease, protocol.ChannelReport, protocol.ChannelAlert,
-	protocol.ChannelAck, protocol.ChannelOut, protocol.ChannelOrder, protocol.ChannelControl, protocol.ChannelGrant,
+	protocol.ChannelAck, protocol.ChannelOut, protocol.ChannelSamples, protocol.ChannelOrder, protocol.ChannelControl, protocol.ChannelGrant,
 	protocol.ChannelReceipt, protocol.ChannelIn, protocol.ChannelCoordinator, protocol.ChannelRing, protocol.ChannelRevoked,
 }

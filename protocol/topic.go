@@ -23,6 +23,7 @@ const (
 	ChannelAlert     Channel = "alert"     // up
 	ChannelAck       Channel = "ack"       // up
 	ChannelOut       Channel = "out"       // up, one topic per action
+	ChannelSamples   Channel = "samples"   // up, one topic per message
 
 	ChannelOrder   Channel = "order"   // down
 	ChannelControl Channel = "control" // down
@@ -49,7 +50,7 @@ const (
 // channel.
 func (c Channel) Direction() Direction {
 	switch c {
-	case ChannelPresence, ChannelHeartbeat, ChannelLease, ChannelReport, ChannelAlert, ChannelAck, ChannelOut:
+	case ChannelPresence, ChannelHeartbeat, ChannelLease, ChannelReport, ChannelAlert, ChannelAck, ChannelOut, ChannelSamples:
 		return Up
 	case ChannelOrder, ChannelControl, ChannelGrant, ChannelReceipt, ChannelIn:
 		return Down
@@ -62,8 +63,11 @@ func (c Channel) Direction() Direction {
 // Retained reports whether the broker keeps the newest message of the channel.
 func (c Channel) Retained() bool { return c == ChannelPresence || c.Direction() == Fleet }
 
-// perAction reports whether the channel has one topic for each action.
-func (c Channel) perAction() bool { return c == ChannelOut || c == ChannelIn }
+// PerAction reports whether the channel has one topic for each id: of an action, or of
+// a message of samples.
+func (c Channel) PerAction() bool {
+	return c == ChannelOut || c == ChannelIn || c == ChannelSamples
+}
 
 // Topic is a parsed MQTT topic of Hostler. Topics are built and taken apart
 // here and nowhere else.
@@ -71,7 +75,7 @@ type Topic struct {
 	Fleet   FleetName
 	Channel Channel
 	Host    HostID   // empty for a channel of the fleet
-	Action  ActionID // zero but for ChannelOut and ChannelIn
+	Action  ActionID // zero but for [Channel.PerAction]
 }
 
 // HostTopic returns the topic of a channel of one host that is not per action.
@@ -86,7 +90,7 @@ func FleetTopic(fleet FleetName, c Channel) Topic { return Topic{Fleet: fleet, C
 // it. Fleet-wide documents are a filter of their own, [FleetFilter].
 func HostFilter(fleet FleetName, host HostID, c Channel) string {
 	t := HostTopic(fleet, host, c).String()
-	if c.perAction() {
+	if c.PerAction() {
 		return strings.TrimSuffix(t, ActionID{}.String()) + "+"
 	}
 	return t
@@ -101,7 +105,7 @@ func (t Topic) String() string {
 		return topicRoot + string(t.Fleet) + "/fleet/" + string(t.Channel)
 	}
 	s := topicRoot + string(t.Fleet) + "/host/" + string(t.Host) + "/" + string(t.Channel)
-	if t.Channel.perAction() {
+	if t.Channel.PerAction() {
 		s += "/" + t.Action.String()
 	}
 	return s
@@ -155,7 +159,7 @@ func ParseTopic(s string) (Topic, error) {
 	if d != Up && d != Down {
 		return bad("there is no such channel")
 	}
-	if !t.Channel.perAction() {
+	if !t.Channel.PerAction() {
 		if len(parts) != 4 {
 			return bad("it has too many levels")
 		}

@@ -32,6 +32,9 @@ type Config struct {
 	// Senders is how many commands at most send their output at a time.
 	Senders int
 
+	// Random draws the random part of an id. It may be called by any goroutine.
+	Random func() ([10]byte, error)
+
 	Loop    *loop.Loop
 	Queue   *queue.Queue
 	Actions *actions.Actions
@@ -94,6 +97,7 @@ type Relay struct {
 	inputs    *inputs
 	payloads  *payloads
 	terminals *terminals
+	samples   *sampling
 }
 
 // New returns a relay. Nothing is carried before Run.
@@ -103,6 +107,7 @@ func New(cfg Config) *Relay {
 	r.terminals = newTerminals(&r.cfg)
 	r.inputs = newInputs(&r.cfg, r.terminals)
 	r.payloads = newPayloads(&r.cfg, r.inputs)
+	r.samples = newSampling(&r.cfg)
 	return r
 }
 
@@ -147,8 +152,15 @@ func (r *Relay) Ended(id protocol.ActionID, attempt int) {
 	r.payloads.over(id)
 }
 
-// Credit takes what the coordinator asks for. It belongs to the loop.
-func (r *Relay) Credit(c protocol.Credit) { r.outputs.credit(c) }
+// Credit takes what the coordinator asks for, or its answer to samples. It belongs to the
+// loop.
+func (r *Relay) Credit(c protocol.Credit) {
+	if c.FD == protocol.Samples {
+		loop.Newest(r.samples.answers, c)
+		return
+	}
+	r.outputs.credit(c)
+}
 
 // Sending reports whether output of an action is on its way up. It belongs to the
 // loop.

@@ -109,6 +109,7 @@ func (u *Uplink) disconnected(conn uint64) {
 
 func (u *Uplink) begin(c connection) {
 	u.link = c
+	u.cfg.Relay.TakesSamples(false)
 	u.helloAgain.Stop()
 	u.ackSoon.Stop()
 	u.loop.Moved()
@@ -141,6 +142,7 @@ func (u *Uplink) hello() {
 // greetAgain begins the conversation anew on the connection that is up.
 func (u *Uplink) greetAgain() {
 	u.link.answered, u.link.tries, u.link.said = false, 0, protocol.Seq{}
+	u.cfg.Relay.TakesSamples(false)
 	u.loop.Moved()
 	u.cfg.Numbers.Unheard()
 	u.hello()

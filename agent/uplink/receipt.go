@@ -95,6 +95,9 @@ func (u *Uplink) receipt(r *protocol.Receipt, raw []byte) {
 	if r.SpreadMS > 0 && u.cfg.Spread != nil {
 		u.cfg.Spread(time.Duration(r.SpreadMS) * time.Millisecond)
 	}
+	if r.Samples {
+		u.cfg.Relay.TakesSamples(true)
+	}
 	for _, c := range r.Credit {
 		u.cfg.Relay.Credit(c)
 	}

@@ -20,7 +20,7 @@ func NewTraffic() *Traffic {
 	return &Traffic{
 		refused: zeroes(protocol.Codes()),
 		sent: zeroes([]protocol.Type{protocol.TypePresence, protocol.TypeHeartbeat, protocol.TypeLease,
-			protocol.TypeAck, protocol.TypeReport, protocol.TypeAlert, protocol.TypeOut}),
+			protocol.TypeAck, protocol.TypeReport, protocol.TypeAlert, protocol.TypeOut, protocol.TypeSamples}),
 		received: zeroes([]protocol.Type{protocol.TypeOrder, protocol.TypeControl, protocol.TypeGrant,
 			protocol.TypeReceipt, protocol.TypeCoordinator}),
 	}

@@ -2,23 +2,24 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
+	"os"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/hostler-io/hostler/internal/durable"
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/internal/prom"
 	"github.com/hostler-io/hostler/internal/warnings"
 	"github.com/hostler-io/hostler/metrics/influx"
+	"github.com/hostler-io/hostler/metrics/influx/destination"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 type influxConfig struct {
+	Via        string `toml:"via" takes:"reload" does:"How samples leave the host: coordinator gives them to the coordinator of the fleet, which brings them to the database of its own configuration, for hosts that reach nothing else. Then url is left out. Empty: the host writes to url."`
 	URL        string `toml:"url" takes:"reload" does:"The database that samples are sent to, such as https://influx.example:8086. Empty: they stay on the host."`
 	API        string `toml:"api" takes:"reload" does:"How it is written to: v2, for InfluxDB from 1.8 on and for VictoriaMetrics; or v1, for older ones."`
 	Org        string `toml:"org" takes:"reload" does:"The organization, of InfluxDB 2."`
@@ -30,84 +31,48 @@ type influxConfig struct {
 	SpoolMiB   int    `toml:"spool_mib" takes:"reload" unit:"MiB" does:"How much of the disk samples may take that wait while the database takes nothing. The oldest go first."`
 }
 
-const (
-	maxSecret = 4096
-	maxCA     = 1 << 20
-	// awayFor is how long a database takes nothing until people are told.
-	awayFor = 5 * time.Minute
-)
+// viaCoordinator is the value of metrics.influx.via.
+const viaCoordinator = "coordinator"
 
-// sink makes the way to the database, nil if none is configured. credentials is the
-// directory of those that systemd gives.
-func (c influxConfig) sink(s state, tags map[string]string, credentials string, log *slog.Logger) (*influx.Sink, error) {
-	if c.URL == "" {
-		return nil, nil
-	}
-	cfg := influx.Config{
-		URL: c.URL, API: influx.API(c.API), Org: c.Org, Bucket: c.Bucket, User: c.User, Tags: tags,
-		Dir: s.sink(), Limit: int64(c.SpoolMiB) << 20, Every: time.Duration(c.Seconds) * time.Second, Log: log,
-	}
-	if c.SecretFile != "" {
-		cfg.Secret = func() (string, error) { return c.secret(credentials) }
-	}
-	if c.CAFile != "" {
-		b, err := durable.ReadFile(c.CAFile, maxCA)
-		if err != nil {
-			return nil, fmt.Errorf("metrics.influx.ca_file: %w", err)
-		}
-		cfg.CA = x509.NewCertPool()
-		if !cfg.CA.AppendCertsFromPEM(b) {
-			return nil, fmt.Errorf("metrics.influx.ca_file: %s has no certificate in PEM", c.CAFile)
-		}
-	}
-	sink, err := influx.New(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("metrics.influx.%w", err)
-	}
-	return sink, nil
+// byCoordinator is the most that goes to the coordinator together, in bytes: what waits is
+// sent a few messages at a time.
+const byCoordinator = 64 << 10
+
+func (c influxConfig) settings() destination.Settings {
+	return destination.Settings{URL: c.URL, API: c.API, Org: c.Org, Bucket: c.Bucket, User: c.User, SecretFile: c.SecretFile, CAFile: c.CAFile, SpoolMiB: c.SpoolMiB}
 }
 
-// secret reads the token or password.
-func (c influxConfig) secret(credentials string) (string, error) {
-	path := c.SecretFile
-	if !strings.Contains(path, "/") {
-		if credentials == "" {
-			return "", fmt.Errorf("systemd has given the agent no credentials; add LoadCredential=%s:PATH to its unit, or name a file with its path", path)
-		}
-		path = filepath.Join(credentials, path)
-	} else if err := durable.CheckOwner(path); err != nil {
-		return "", err
+// sink makes the way to the database, nil if none is configured. write gives samples to the
+// coordinator, which knows whose they are.
+func (c influxConfig) sink(s state, tags map[string]string, write func(context.Context, []byte) error, log *slog.Logger) (*influx.Sink, error) {
+	p := destination.Program{Tags: tags, Dir: s.sink(), Every: time.Duration(c.Seconds) * time.Second, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Log: log}
+	if c.Via == viaCoordinator {
+		p.Write, p.Tags, p.Dir, p.MaxBatch = write, nil, s.sink()+"-coordinator", byCoordinator
 	}
-	b, err := durable.ReadFile(path, maxSecret)
-	if err != nil {
-		return "", err
-	}
-	secret := strings.TrimSpace(string(b))
-	if secret == "" || strings.ContainsAny(secret, "\r\n\x00") {
-		return "", fmt.Errorf("%s has no secret of one line", path)
-	}
-	return secret, nil
+	return c.settings().Sink(p)
 }
 
 // check reports what is wrong with the settings, as far as they tell by themselves.
 func (c influxConfig) check() error {
-	if c.Seconds < 1 || c.SpoolMiB < 1 {
-		return fmt.Errorf("metrics.influx.seconds = %d and spool_mib = %d: want 1 at least of each", c.Seconds, c.SpoolMiB)
+	if c.Via != "" && c.Via != viaCoordinator {
+		return fmt.Errorf("metrics.influx.via = %q: want %s, or leave it out", c.Via, viaCoordinator)
 	}
-	if c.SecretFile != "" && strings.Contains(c.SecretFile, "/") && !filepath.IsAbs(c.SecretFile) || c.SecretFile == ".." || c.SecretFile == "." {
-		return fmt.Errorf("metrics.influx.secret_file: %q is neither an absolute path nor the name of a credential", c.SecretFile)
+	if c.Via != "" && c.URL != "" {
+		return errors.New("metrics.influx: via and url exclude each other: with via the coordinator knows the database; remove one of them")
 	}
-	if c.URL == "" {
-		return nil
+	if c.Seconds < 1 {
+		return fmt.Errorf("metrics.influx.seconds = %d: want 1 at least", c.Seconds)
 	}
-	cfg := influx.Config{URL: c.URL, API: influx.API(c.API), Org: c.Org, Bucket: c.Bucket, User: c.User}
-	if c.SecretFile != "" {
-		cfg.Secret = func() (string, error) { return "", errors.New("it is not asked for") }
+	return c.settings().Check()
+}
+
+// writeSamples gives samples to the coordinator.
+func (n *node) writeSamples(ctx context.Context, lines []byte) error {
+	err := agent.WriteSamples(ctx, n.agent, lines)
+	if errors.Is(err, relay.ErrRefusedSamples) {
+		return fmt.Errorf("%w: %w", influx.ErrRefused, err)
 	}
-	if err := cfg.Check(); err != nil {
-		return fmt.Errorf("metrics.influx.%w", err)
-	}
-	return nil
+	return err
 }
 
 // outlet is the meter's side of the database: it hands samples over, and tells people
@@ -152,8 +117,8 @@ func (o outlet) alerts(atMS int64) (changes []protocol.Alert) {
 		}
 		changes = append(changes, protocol.Alert{Raised: is, AlertInfo: warnings.New(code, "", text, atMS)})
 	}
-	away := !s.Since.IsZero() && time.Since(s.Since) >= awayFor
-	set(warnings.SinkAway, away, fmt.Sprintf("the database of measurements has taken nothing for %s: %s", awayFor, s.Cause), "no samples wait for the database of measurements any more")
+	away := destination.Away(s)
+	set(warnings.SinkAway, away != nil, fmt.Sprint(away), "no samples wait for the database of measurements any more")
 	set(warnings.SinkLost, s.Losing, "samples for the database of measurements are lost: the spool is full, or the disk takes nothing", "no samples for the database of measurements are lost any more")
 	return changes
 }
@@ -163,11 +128,5 @@ func (o outlet) scrape(s *prom.Scrape) {
 	if o.sink == nil {
 		return
 	}
-	n := o.sink.Stats()
-	s.Counter("sink_lines_sent_total", "Lines of samples that the database took.", float64(n.Sent))
-	s.Counter("sink_lines_refused_total", "Lines of samples that the database refused for good.", float64(n.Refused))
-	s.Counter("sink_lines_lost_total", "Lines of samples that had no place to wait.", float64(n.Lost))
-	s.Counter("sink_failures_total", "Writes to the database that failed.", float64(n.Failures))
-	s.Gauge("sink_lines_waiting", "Lines of samples that wait on the disk.", float64(n.Waiting))
-	s.Gauge("sink_spool_bytes", "What they take of the disk.", float64(n.Bytes))
+	destination.Scrape(s, o.sink.Stats())
 }

@@ -408,10 +408,18 @@ func TestConfig(t *testing.T) {
 		"HOSTLER_COMMANDS_LANES=many", "HOSTLER_COMMANDS_LANES=0", "HOSTLER_HOST=Not A Host", "HOSTLER_STATE_DIR=here",
 		"HOSTLER_NETWORK_SUBNET=10.9.0.1/24", "HOSTLER_NETWORK_SUBNET=10.9.0.0/31", "HOSTLER_NETWORK_SUBNET=fd00::/64",
 		"HOSTLER_NETWORK_BRIDGE=a bridge", "HOSTLER_COMMANDS_OUTPUT_MIB=0", "HOSTLER_COMMANDS_OUTPUT_DAYS=0", "HOSTLER_SESSIONS_PARALLEL=0", "HOSTLER_SESSIONS_RECORD_MIB=65", "HOSTLER_SESSIONS_UNRECORDED=perhaps",
+		"HOSTLER_METRICS_INFLUX_VIA=proxy", "HOSTLER_METRICS_INFLUX_SECONDS=0", "HOSTLER_METRICS_INFLUX_SPOOL_MIB=0", "HOSTLER_METRICS_INFLUX_URL=ftp://db",
 	} {
 		if _, _, err := load(file, []string{bad}); err == nil {
 			t.Errorf("%s is taken", bad)
 		}
+	}
+	via := []string{"HOSTLER_METRICS_INFLUX_VIA=coordinator"}
+	if _, _, err := load(file, via); err != nil {
+		t.Errorf("samples by the coordinator: %v", err)
+	}
+	if _, _, err := load(file, append(via, "HOSTLER_METRICS_INFLUX_URL=https://db.example")); err == nil || !strings.Contains(err.Error(), "exclude each other") {
+		t.Errorf("two ways for samples: %v", err)
 	}
 	s.configure(t, "[fleet]\nname = \"lab\"\n")
 	if _, _, err := load(file, nil); err == nil || !strings.Contains(err.Error(), "unknown setting") {

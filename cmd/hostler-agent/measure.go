@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +49,7 @@ type meter struct {
 type size struct{ bytes, files int64 }
 
 // newMeter reads the rules of alerts, and which alerts are raised by them.
-func newMeter(ctx context.Context, s state, c config, q *queue.Queue, tags map[string]string, log *slog.Logger) (*meter, error) {
+func newMeter(ctx context.Context, s state, c config, q *queue.Queue, tags map[string]string, write func(context.Context, []byte) error, log *slog.Logger) (*meter, error) {
 	rules, err := c.Alerts.parse()
 	if err != nil {
 		return nil, err
@@ -63,7 +62,7 @@ func newMeter(ctx context.Context, s state, c config, q *queue.Queue, tags map[s
 	for _, a := range raised {
 		ids = append(ids, a.ID)
 	}
-	sink, err := c.Metrics.Influx.sink(s, tags, os.Getenv("CREDENTIALS_DIRECTORY"), log)
+	sink, err := c.Metrics.Influx.sink(s, tags, write, log)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/samples"
 	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/volume"
 )
@@ -178,10 +179,13 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	cfg.HostInfo = n.machine.info
 	cfg.Policies.Local, cfg.Policies.Broken = localPolicy(c.Policy, host, c.own())
 	cfg.Policies.Own = c.own()
+	if c.Metrics.Influx.Via == viaCoordinator {
+		cfg.Features = append(cfg.Features, samples.Feature)
+	}
 	if err := n.join(ctx, &cfg); err != nil {
 		return err
 	}
-	if n.meter, err = newMeter(ctx, s, c, q, map[string]string{"host": string(host), "fleet": string(cfg.FleetName)}, log); err != nil {
+	if n.meter, err = newMeter(ctx, s, c, q, map[string]string{"host": string(host), "fleet": string(cfg.FleetName)}, n.writeSamples, log); err != nil {
 		return err
 	}
 	cfg.Watch, cfg.Rules = n.meter.run, n.meter.rules

@@ -41,6 +41,7 @@ func (s *server) check(ctx context.Context) []api.Finding {
 			{Name: "database", Problem: sqlstore.Verify(ctx, s.state.store()), Mend: "doc/recovery.md says how a backup is restored", Vital: true},
 			{Name: "fence devices", Problem: s.fenceDevices(), Mend: "hostler fence device ls"},
 			{Name: "fencing", Problem: s.waitsForFence(), Mend: "hostler fence history    # and doc/fencing.md"},
+			{Name: "measurements", Problem: s.measured(), Mend: log + "    # and doc/metrics.md: InfluxDB and VictoriaMetrics"},
 			{Name: "broker", Problem: s.shakesHands(ctx, s.config.MQTT.Listen), Mend: log + "    # why it does not listen", Vital: true},
 		},
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/workloads"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/settings"
+	"github.com/hostler-io/hostler/metrics/influx/destination"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
@@ -31,6 +32,7 @@ type config struct {
 	Unique     uniqueConfig  `toml:"unique"`
 	Fence      fenceConfig   `toml:"fence"`
 	Placement  placeConfig   `toml:"placement"`
+	Metrics    metricsConfig `toml:"metrics"`
 
 	own, hosts *policy.Policy   // what the files of Policy say
 	notices    alerting.Notices // whom Notify names
@@ -133,6 +135,7 @@ func defaults() config {
 		Unique:     uniqueConfig{Copies: string(unique.StopStale)},
 		Fence:      defaultFence(),
 		Placement:  placeConfig{Strategy: string(placement.Spread), Reserve: 10, Stays: placement.Infinity, Starts: 5, Minutes: 60},
+		Metrics:    metricsConfig{Influx: defaultInflux()},
 		MaxPayload: 10 << 10,
 	}
 }
@@ -178,6 +181,9 @@ func (c *config) complete() error {
 		return err
 	}
 	if _, err := c.Placement.placing(); err != nil {
+		return err
+	}
+	if err := destination.Settings(c.Metrics.Influx).Check(); err != nil {
 		return err
 	}
 	var err error

@@ -323,6 +323,8 @@ func TestConfig(t *testing.T) {
 		{"no policy", "[policy]\nfile = \"/nowhere/policy.toml\"\n", "policy.file"},
 		{"policy that is none", "[policy]\nhosts_file = \"" + other + "\"\n", "policy.hosts_file"},
 		{"policy of others", "[policy]\nfile = \"" + open + "\"\n", "may be written by others"},
+		{"database of another kind", "[metrics.influx]\nurl = \"ftp://db.example\"\n", "metrics.influx.url"},
+		{"no room for samples", "[metrics.influx]\nspool_mib = 0\n", "metrics.influx.spool_mib = 0"},
 		{"policy with holes", "[policy]\nfile = \"" + holes + "\"\n", "allow_bypass = true"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -36,6 +36,7 @@ import (
 	"github.com/hostler-io/hostler/internal/prom"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/internal/space"
+	"github.com/hostler-io/hostler/metrics/influx"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/san"
@@ -110,6 +111,7 @@ type server struct {
 	saying  sync.Mutex // held to publish a list of revocations
 	looking sync.Mutex // held to look at the whole database
 	commits func() uint64
+	sink    *influx.Sink // of samples; nil if none is configured
 }
 
 func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err error) {
@@ -120,6 +122,9 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 		return err
 	}
 	s.broker = newEmbedded(s.config.MQTT.Listen, s.brokerConfig, s.publishDocuments, s.publishRevocations)
+	if err := s.openSink(); err != nil {
+		return err
+	}
 	if s.coord, err = s.newCoordinator(ctx, store); err != nil {
 		return err
 	}
@@ -141,6 +146,7 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 	g.Go(func() error { return api.ServeTLS(s.lobby.Listener(l, web.StrangerPatience), "", "") })
 	g.Go(func() error { return s.upkeep(ctx) })
 	g.Go(func() error { return pace(ctx) })
+	g.Go(func() error { return s.bring(ctx) })
 	g.Go(func() error { return daemon.Tidy(ctx) })
 	g.Go(func() error {
 		return s.service.Watch(ctx, func(ctx context.Context) { _ = s.coord.Ready(ctx) })
@@ -244,12 +250,16 @@ func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordin
 	}
 	ring := s.trust.Chain().Ring()
 	policies := s.policies(ctx, &s.config)
+	publishing := coordinator.Publishing{Plain: s.config.MQTT.Plain, Window: s.config.MQTT.window}
+	if s.sink != nil {
+		publishing.Samples = s.sink
+	}
 	return coordinator.New(ctx, coordinator.Config{
 		Store: store, Fleet: ring.Fleet, FleetName: ring.Name,
 		Signer: s.trust.id, Trust: s.trust, Rings: s.trust, HostKeys: s.trust, Viewers: s.trust, Authority: s.trust, Broker: s.broker,
 		Policies:   policies,
 		Notices:    s.config.notices,
-		Publishing: coordinator.Publishing{Plain: s.config.MQTT.Plain, Window: s.config.MQTT.window},
+		Publishing: publishing,
 		Leases:     coordinator.Leases{Lease: times, MinSelfFence: unique.SelfFence(s.config.Lease.Fence), Copies: unique.Copies(s.config.Unique.Copies), Placing: placing},
 		Fences:     s.fences(),
 		OutputDir:  s.state.output(),
@@ -324,6 +334,7 @@ func (s *server) brokerConfig() broker.Config {
 
 // metrics is what the broker and the listeners count.
 func (s *server) metrics(w *prom.Scrape) {
+	s.sinkMetrics(w)
 	var n broker.Stats
 	if b := s.broker.server.Load(); b != nil {
 		n = b.Stats()

@@ -88,9 +88,12 @@ type Host struct {
 	lie      func(*protocol.Hello)
 	deaf     func(protocol.Channel) bool
 	output   map[outputID][]byte
-	allowed  map[outputID]int64  // where permission ends, by the newest credit
-	forgot   []protocol.ActionID // whose output was removed
-	refused  []error
+	allowed  map[outputID]int64 // where permission ends, by the newest credit
+	measured map[protocol.ActionID][]protocol.Credit
+	// takesSamples is what the newest receipt says of samples.
+	takesSamples bool
+	forgot       []protocol.ActionID // whose output was removed
+	refused      []error
 
 	// Info and Containers are what heartbeats tell. They are set before
 	// Connect.
@@ -120,7 +123,7 @@ func newHost(f *Fleet, id protocol.HostID, key *Key) *Host {
 		ID: id, f: f, key: key, mail: make(chan Message, 4096), quit: cancel, ended: make(chan struct{}),
 		orders: make(chan Order, 1024), controls: make(chan protocol.ControlItem, 1024),
 		disk:   state{have: make(map[protocol.Stream]protocol.Position), sent: make(map[protocol.Stream]protocol.Position), freed: make(map[protocol.Stream]protocol.Position)},
-		output: make(map[outputID][]byte), allowed: make(map[outputID]int64),
+		output: make(map[outputID][]byte), allowed: make(map[outputID]int64), measured: make(map[protocol.ActionID][]protocol.Credit),
 		Info: protocol.HostInfo{
 			Hostname: string(id) + ".example", Arch: "amd64", InstanceType: "host", Version: "0.1.0", Kernel: "6.18", Boot: "boot 1", CPUs: 2,
 		},
@@ -352,6 +355,23 @@ func (h *Host) Acknowledge(action protocol.ActionID, attempt int, acks ...termin
 	hd := h.header(protocol.TypeOut)
 	hd.Action, hd.Attempt, hd.FD, hd.Size, hd.SHA256 = action, attempt, protocol.TTYInput, int64(len(b)), protocol.Sum(b)
 	h.send(protocol.ChannelOut, hd, b)
+}
+
+// Measure sends samples, packed, under an id.
+func (h *Host) Measure(id protocol.ActionID, packed []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	hd := h.header(protocol.TypeSamples)
+	hd.Action, hd.Attempt, hd.FD, hd.Size, hd.SHA256 = id, 1, protocol.Samples, int64(len(packed)), protocol.Sum(packed)
+	h.send(protocol.ChannelSamples, hd, packed)
+}
+
+// Measured returns what the coordinator has answered to the samples of an id, and whether it
+// has said that it takes any.
+func (h *Host) Measured(id protocol.ActionID) (answers []protocol.Credit, taken bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.measured[id]), h.takesSamples
 }
 
 // Gone tells that the host has dropped bytes of a stream that goes on.
@@ -697,7 +717,12 @@ func (h *Host) onReceipt(m Message, msg protocol.Message) error {
 	if slices.Contains(r.Want, protocol.WantFull) {
 		h.heartbeat()
 	}
+	h.takesSamples = r.Samples
 	for _, c := range r.Credit {
+		if c.FD == protocol.Samples {
+			h.measured[c.Action] = append(h.measured[c.Action], c)
+			continue
+		}
 		id := outputID{c.Action, c.Attempt, c.FD}
 		h.allowed[id] = c.Offset + c.Window
 		h.chunks(id, c.Offset, h.allowed[id])

@@ -112,7 +112,14 @@ type Grants interface {
 	Told(host protocol.HostID, all []protocol.Container)
 }
 
-// Config is what Conversations are made of. All of it is needed.
+// Samples takes what hosts have measured, for a database. It is safe for concurrent use, and
+// never waits for the database.
+type Samples interface {
+	// Take takes a message of a host, and answers it with a credit.
+	Take(host protocol.HostID, m protocol.Message) error
+}
+
+// Config is what Conversations are made of. All of it is needed, but for what has a default.
 type Config struct {
 	Standing  Standing
 	Output    Output
@@ -122,6 +129,9 @@ type Config struct {
 	Policies  Policies
 	Rules     Rules
 	Grants    Grants
+	// Samples takes the samples of hosts. Default: none are taken, and no host is told that
+	// they were.
+	Samples Samples
 	// Acked takes what a host has taken of what is typed in a session.
 	Acked func(protocol.HostID, protocol.ActionID, []byte) error
 	// Input takes what a host asks for of what an action reads.

@@ -62,7 +62,7 @@ func (l *link) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	if current {
 		l.presence.happened(vigil.Event{Kind: vigil.Said, Seq: seq}, c.base.Boot())
 		l.beats.connected()
-		l.receipts.connected(h)
+		l.receipts.connected(h, l.c.cfg.Samples != nil)
 	}
 	switch {
 	case give.IsZero():

@@ -23,6 +23,8 @@ const (
 	maxInbox      = 4 * stream.Window
 	maxInboxBytes = 4 << 20
 	maxChunkBytes = 2 * protocol.ChunkWindow
+	// A host sends the next message of samples when it has the answer to the one before.
+	maxSampleBytes = 4 * protocol.MaxMessage
 )
 
 // inbox holds messages of one host until its worker takes them, in order. The

@@ -26,6 +26,7 @@ type link struct {
 	presence presence
 	inbox    inbox // what is no chunk
 	chunks   inbox // of output: they come on another connection, and wait for no transaction of inbox
+	samples  inbox // which nothing waits for
 	out      outbox
 	receipts receipts
 	beats    heartbeats
@@ -44,6 +45,7 @@ func (c *Conversations) link(h protocol.HostID) *link {
 		l = &link{c: c, host: h, telling: make(chan struct{}, 1)}
 		l.inbox.limit, l.inbox.take = maxInboxBytes, l.take
 		l.chunks.limit, l.chunks.take = maxChunkBytes, l.takeChunks
+		l.samples.limit, l.samples.take = maxSampleBytes, l.takeSamples
 		l.out.store = c.base.Store.ID()
 		l.out.reset()
 		l.receipts.reset()
@@ -90,8 +92,11 @@ func (c *Conversations) Ingest(topic string, payload []byte) error {
 		return c.wire.Refuse(topic, l.onLease(in))
 	}
 	box := &l.inbox
-	if t.Channel == protocol.ChannelOut {
+	switch t.Channel {
+	case protocol.ChannelOut:
 		box = &l.chunks
+	case protocol.ChannelSamples:
+		box = &l.samples
 	}
 	if !box.put(in, c.cfg.Start) {
 		c.wire.Dropped()
@@ -118,6 +123,22 @@ func (l *link) onChunk(in inbound) error {
 		return l.c.cfg.Acked(l.host, m.Header.Action, m.Attachment)
 	}
 	return l.c.cfg.Output.Take(l.host, m)
+}
+
+// takeSamples handles a batch of messages of samples.
+func (l *link) takeSamples(batch []inbound) {
+	for _, in := range batch {
+		m, err := protocol.Open(in.payload, l.c.expect(in.topic, itemFresh{l}))
+		switch {
+		case err != nil:
+		case l.c.cfg.Samples == nil:
+			err = fmt.Errorf("%w: this coordinator takes no samples", protocol.ErrPayload)
+		default:
+			err = l.c.cfg.Samples.Take(l.host, m)
+		}
+		_ = l.c.wire.Refuse(in.topic, err)
+	}
+	l.receiptIfOwed()
 }
 
 // take handles a batch: items of all streams share one transaction.

@@ -60,3 +60,24 @@ func TestPresence(t *testing.T) {
 		t.Errorf("a silent host is shown as %+v", v)
 	}
 }
+
+// TestAnswersToSamples: a host that invents ids makes nothing grow; its newest message is
+// answered, and output is asked for as ever.
+func TestAnswersToSamples(t *testing.T) {
+	var r receipts
+	r.reset()
+	id := func(n byte) protocol.ActionID { return protocol.NewActionID(1, [10]byte{n}) }
+	r.credit(protocol.Credit{Action: id(0), Attempt: 1, FD: protocol.Stdout, Window: 1})
+	for i := range 200 {
+		r.credit(protocol.Credit{Action: id(byte(i)), Attempt: i + 1, FD: protocol.Samples, Offset: 5})
+	}
+	all := r.compose(nil, 0).Credit
+	if len(all) != 2 || r.asks() {
+		t.Fatalf("%d credits, more wait: %v", len(all), r.asks())
+	}
+	for _, c := range all {
+		if c.FD == protocol.Samples && c.Action != id(199) {
+			t.Errorf("the answer is to %s", c.Action)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/samples"
 )
 
 // maxCredits is how many streams one receipt asks for: it must not outgrow a
@@ -27,6 +28,7 @@ type receipts struct {
 	sealed  uint64                                // newest checkpoint of the audit log that this connection was told
 	untold  bool                                  // the host takes a reconnect window, and was not told it on this connection
 	window  time.Duration                         // the one that it was told last
+	samples bool                                  // the host sends samples, and they are taken
 }
 
 // creditKey names one output stream of one attempt of an action.
@@ -47,12 +49,13 @@ func (r *receipts) reset() {
 }
 
 // connected is called for each newest hello: its connection was told no
-// checkpoint yet, and no reconnect window.
-func (r *receipts) connected(h *protocol.Hello) {
+// checkpoint yet, and no reconnect window. taken tells that samples of hosts are.
+func (r *receipts) connected(h *protocol.Hello, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sealed, r.kept = 0, 0
 	r.untold = slices.Contains(h.Features, protocol.FeatureSpread)
+	r.samples = taken && slices.Contains(h.Features, samples.Feature)
 }
 
 // returns is over which time the host comes back when its connection was closed together
@@ -118,7 +121,11 @@ func (r *receipts) beat(asOf uint64) {
 func (r *receipts) credit(cr protocol.Credit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.credits[creditKey{cr.Action, cr.Attempt, cr.FD}] = cr
+	key := creditKey{cr.Action, cr.Attempt, cr.FD}
+	if cr.FD == protocol.Samples { // a host waits for one answer at a time, and chooses the ids
+		key = creditKey{fd: cr.FD}
+	}
+	r.credits[key] = cr
 	r.owed = true
 }
 
@@ -135,7 +142,7 @@ func (r *receipts) asks() bool {
 func (r *receipts) compose(newest *core.Seal, window time.Duration) protocol.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := protocol.Receipt{Have: []protocol.Position{}, Audit: r.head, Beat: r.kept}
+	out := protocol.Receipt{Have: []protocol.Position{}, Audit: r.head, Beat: r.kept, Samples: r.samples}
 	for _, p := range r.up {
 		out.Have = append(out.Have, p)
 	}

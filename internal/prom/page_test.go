@@ -92,9 +92,9 @@ func TestPage(t *testing.T) {
 		table, prefix string
 		patterns      []string
 	}{
-		{"coordinator", "hostler_coordinator_", []string{"coordinator/web/fleet.go", "cmd/hostler-coordinator/*.go"}},
+		{"coordinator", "hostler_coordinator_", []string{"coordinator/web/fleet.go", "cmd/hostler-coordinator/*.go", "metrics/influx/destination/*.go"}},
 		{"fleet", "hostler_fleet_", []string{"coordinator/scrape/scrape.go"}},
-		{"agent", "hostler_agent_", []string{"agent/local/*.go", "cmd/hostler-agent/*.go"}},
+		{"agent", "hostler_agent_", []string{"agent/local/*.go", "cmd/hostler-agent/*.go", "metrics/influx/destination/*.go"}},
 	} {
 		rows := make(map[string]string)
 		for _, pattern := range of.patterns {

@@ -136,9 +136,10 @@ var all = []Warning{
 		"A sensor of the host tells more than its rule allows. Processors become slow before they switch themselves off.",
 		[]string{"Look at the others: `hostler metrics HOST --metric temperature --plot`.", "Look at fans, dust and the room. Stop what can wait: `hostler ct stop HOST/NAME`."}},
 	{SinkAway, "The database of measurements takes nothing", Minor,
-		"The database that the host sends its samples to (`metrics.influx` in the configuration of the agent) has taken none for five minutes. They wait on the disk of the host, and are sent when it takes them again.",
+		"The database that the host sends its samples to (`metrics.influx` in the configuration of the agent) has taken none for five minutes, or the coordinator has not, if the host gives its samples to that (`metrics.influx.via`). They wait on the disk of the host, and are sent when it takes them again.",
 		[]string{
 			"The text of the alert has the answer of the database. 401 and 403: the token or password is wrong. 404: there is no such bucket or database.",
+			"With `via` the text says what the coordinator lacks: the connection, `metrics.influx.url` in its configuration, or room. `hostler doctor` tells how its own database does.",
 			"See whether the database runs, has room on its disk, and can be reached from the host: `hostler run HOST -- curl -sv URL/ping`.",
 			"After a change of the secret's file nothing has to be restarted. After a change of agent.toml: `systemctl reload hostler-agent` on the host.",
 		}},

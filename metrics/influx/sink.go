@@ -6,11 +6,16 @@
 // is new goes behind it, so that the database gets everything in its order. The spool is
 // bounded: the oldest batches go first, and are counted.
 //
+// A coordinator has samples of others to bring on: [Sink.Forward] hands over their lines,
+// and tells when they are safe.
+//
 // Two ways of writing are known: /api/v2/write, by the client of InfluxData, for InfluxDB
-// from 1.8 on and for VictoriaMetrics; and the classic /write for InfluxDB 1.x.
+// from 1.8 on and for VictoriaMetrics; and the classic /write for InfluxDB 1.x. A host that
+// reaches no database has a third, Config.Write: it gives its batches to somebody who does.
 package influx
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -34,11 +39,17 @@ const (
 	APIClassic API = "v1"
 )
 
+// ErrRefused is of samples that will never be taken.
+var ErrRefused = errors.New("the samples are refused for good")
+
 // Config says where samples go.
 type Config struct {
-	// URL is http or https, a host, perhaps a port and a path. Required.
+	// Write brings a batch on its way in place of URL and all that belongs to it. It tries
+	// once, and returns [ErrRefused] for what will never be taken. Default: by URL.
+	Write func(ctx context.Context, lines []byte) error
+	// URL is http or https, a host, perhaps a port and a path. Required without Write.
 	URL string
-	// API is how the database is written to. Required.
+	// API is how the database is written to. Required with URL.
 	API API
 	// Org and Bucket are those of InfluxDB 2. For APIClassic Bucket is the database, or
 	// database/retention policy. Bucket is required.
@@ -57,11 +68,16 @@ type Config struct {
 	Limit int64
 	// Every is how long samples are gathered. Default: a minute.
 	Every time.Duration
-	Log   *slog.Logger
+	// MaxBatch is the most that a batch has, in bytes, 64 KiB at least. Default: 4 MiB.
+	MaxBatch int
+	Log      *slog.Logger
 }
 
 // Check reports what is wrong with where samples are to go.
 func (c Config) Check() error {
+	if c.Write != nil {
+		return nil
+	}
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("url: %q is not the address of a database: write it as https://influx.example:8086", c.URL)
@@ -101,6 +117,9 @@ type Stats struct {
 }
 
 const (
+	// forwarded is how many batches of others wait likewise. Each is as large as its sender
+	// makes it.
+	forwarded = 128
 	// queued is how many samples wait for the goroutine of the sink: more than come in
 	// while one write hangs.
 	queued = 8
@@ -116,8 +135,10 @@ type Sink struct {
 	cfg    Config
 	to     writer
 	in     chan metrics.Sample
+	others chan foreign
 	mu     sync.Mutex
 	stats  Stats
+	ended  bool   // Run has ended
 	spool  *spool // as all below, of the goroutine of Run
 	new    batch
 	pause  time.Duration
@@ -134,8 +155,20 @@ func New(c Config) (*Sink, error) {
 	if c.Every <= 0 {
 		c.Every = time.Minute
 	}
-	return &Sink{cfg: c, to: newWriter(c), in: make(chan metrics.Sample, queued)}, nil
+	if c.MaxBatch <= 0 {
+		c.MaxBatch = maxBatch
+	}
+	s := &Sink{cfg: c, to: by(c.Write), in: make(chan metrics.Sample, queued), others: make(chan foreign, forwarded)}
+	if c.Write == nil {
+		s.to = newWriter(c)
+	}
+	return s, nil
 }
+
+// by is a writer that is a function.
+type by func(ctx context.Context, lines []byte) error
+
+func (w by) write(ctx context.Context, lines []byte) error { return w(ctx, lines) }
 
 // Offer hands a sample over. It never waits: a sample that finds no place is lost, and
 // counted. The caller must not change the sample afterwards.
@@ -164,6 +197,7 @@ func (s *Sink) change(do func(*Stats)) {
 // Run sends what is offered until ctx ends. What is not sent by then waits in the spool
 // for the next start. It fails only if there can be no spool.
 func (s *Sink) Run(ctx context.Context) (err error) {
+	defer s.end(ctx)
 	if s.spool, err = openSpool(s.cfg.Dir, s.cfg.Limit); err != nil {
 		return fmt.Errorf("opening the spool of samples: %w", err)
 	}
@@ -185,6 +219,8 @@ func (s *Sink) Run(ctx context.Context) (err error) {
 				full.Reset(s.cfg.Every)
 			}
 			s.take(ctx, sample)
+		case f := <-s.others:
+			s.bring(ctx, f)
 		case <-full.C:
 			s.flush(ctx)
 		case <-again.C:
@@ -196,22 +232,18 @@ func (s *Sink) Run(ctx context.Context) (err error) {
 	}
 }
 
-// take adds a sample to the batch.
+// take adds a sample to the batch. What it has no room for begins another one.
 func (s *Sink) take(ctx context.Context, sample metrics.Sample) {
-	before := len(s.new.lines)
 	lines, n := Lines(s.new.lines, sample, s.cfg.Tags)
-	if len(lines) <= maxBatch {
-		s.new = batch{lines, s.new.count + n}
-		return
+	n += s.new.count
+	for len(lines) > s.cfg.MaxBatch {
+		whole := bytes.LastIndexByte(lines[:s.cfg.MaxBatch], '\n') + 1
+		s.new = batch{lines[:whole], bytes.Count(lines[:whole], []byte{'\n'})}
+		n -= s.new.count
+		lines = lines[whole:]
+		s.flush(ctx)
 	}
-	fresh := append([]byte(nil), lines[before:]...)
-	s.new.lines = lines[:before]
-	s.flush(ctx)
-	if len(fresh) > maxBatch {
-		s.lost(n, errors.New("the sample is too large"))
-		return
-	}
-	s.new = batch{fresh, n}
+	s.new = batch{lines, n}
 }
 
 // cut returns the batch, and begins another one.
@@ -289,7 +321,7 @@ func (s *Sink) send(ctx context.Context, b batch) bool {
 		return true
 	case ctx.Err() != nil:
 		return false
-	case errors.As(err, &answer) && answer.refused():
+	case errors.Is(err, ErrRefused), errors.As(err, &answer) && answer.refused():
 		s.pause = 0
 		s.change(func(st *Stats) { st.Refused += uint64(b.count); st.Failures++ })
 		s.cfg.Log.Warn("the database refuses samples for good", "lines", b.count, "error", err)

@@ -82,7 +82,9 @@ func newSink(t *testing.T, d *database, change func(*Config)) *Sink {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.to = d
+	if d != nil {
+		s.to = d
+	}
 	return s
 }
 

@@ -339,7 +339,7 @@ func topicOf(fleet protocol.FleetName, h *protocol.Header) string {
 	}
 	for _, c := range []protocol.Channel{
 		protocol.ChannelPresence, protocol.ChannelHeartbeat, protocol.ChannelLease, protocol.ChannelReport, protocol.ChannelAlert,
-		protocol.ChannelAck, protocol.ChannelOut, protocol.ChannelOrder, protocol.ChannelControl, protocol.ChannelGrant,
+		protocol.ChannelAck, protocol.ChannelOut, protocol.ChannelSamples, protocol.ChannelOrder, protocol.ChannelControl, protocol.ChannelGrant,
 		protocol.ChannelReceipt, protocol.ChannelIn, protocol.ChannelCoordinator,
 	} {
 		if t, ok := protocol.TypeOf(c); !ok || t != h.Type {
@@ -349,7 +349,7 @@ func topicOf(fleet protocol.FleetName, h *protocol.Header) string {
 			return protocol.FleetTopic(fleet, c).String()
 		}
 		t := protocol.HostTopic(fleet, host, c)
-		if c == protocol.ChannelOut || c == protocol.ChannelIn {
+		if c.PerAction() {
 			t.Action = h.Action
 		}
 		return t.String()

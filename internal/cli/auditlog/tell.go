@@ -31,7 +31,7 @@ func tell(v verdict, parts int) string {
 		return tellBody(body, func(r protocol.Receipt) string { return "receipt of " + positions(r.Have) + wants(r.Want) })
 	case protocol.TypeAck:
 		return tellBody(body, func(a protocol.Ack) string { return "receipt of " + positions(a.Have) })
-	case protocol.TypeOut, protocol.TypeIn:
+	case protocol.TypeOut, protocol.TypeIn, protocol.TypeSamples:
 		return tellBody(body, func(h protocol.Header) string {
 			return fmt.Sprintf("%d bytes of %s at %d, action %s", h.Size, h.FD, h.Offset, h.Action)
 		})
