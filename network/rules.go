@@ -278,6 +278,20 @@ func (s Subnet) asked() (all []wanted) {
 	return all
 }
 
+// Asked reports whether the rules are there that keep others from servers of names, though not
+// all that is wanted could be applied.
+func Asked(r Rules) bool {
+	have, err := Marked(r.Mark)
+	for _, s := range r.Subnets {
+		for _, w := range s.asked() {
+			if err != nil || !slices.Contains(have, Rule{Chain: w.chain, Text: w.text}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // namesPort is where servers of names listen.
 const namesPort = 53
 

@@ -26,10 +26,13 @@ type bridges struct {
 	mark  string
 	nat   bool
 
+	lookup lookup
+
 	mu      sync.Mutex
 	nets    []queue.Network // as they were last applied
 	exposed []containers.Exposed
-	told    bool // by the first Apply: both are all that there are
+	named   []containers.Named
+	told    bool // by the first Apply: these are all that there are
 }
 
 func newBridges(c networkConfig, s state) (*bridges, error) {
@@ -136,6 +139,7 @@ func (b *bridges) Plan(n queue.Network, ipv6 bool, others []queue.Network) (queu
 func (b *bridges) Ensure(_ context.Context, n queue.Network) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	_ = b.lookup.renew(n) // the next Apply tells
 	if n.Isolated {
 		// The rules come first, so that it is isolated before anything is attached. What is
 		// wrong with other networks, the next Apply tells.
@@ -215,14 +219,14 @@ func (b *bridges) Remove(_ context.Context, n queue.Network) error {
 		}
 	}
 	b.nets = slices.DeleteFunc(slices.Clone(b.nets), func(o queue.Network) bool { return o.Name == n.Name })
-	return b.apply()
+	return errors.Join(b.apply(), b.lookup.forget(n))
 }
 
 // Apply implements [containers.Network].
-func (b *bridges) Apply(_ context.Context, nets []queue.Network, all []containers.Exposed) (failed map[string]error, err error) {
+func (b *bridges) Apply(_ context.Context, nets []queue.Network, all []containers.Exposed, names []containers.Named) (failed map[string]error, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.nets, b.exposed, b.told = nets, all, true
+	b.nets, b.exposed, b.named, b.told = nets, all, names, true
 	sweepShapers()
 	owned, unread := network.Owned(b.mark)
 	failed = make(map[string]error)
@@ -234,6 +238,7 @@ func (b *bridges) Apply(_ context.Context, nets []queue.Network, all []container
 		if owned[n.Name] == n.Bridge { // it may have been made while the uplink was away
 			err = errors.Join(err, b.connect(n))
 		}
+		err = errors.Join(err, b.lookup.renew(n))
 		if err != nil {
 			failed[n.Name] = err
 		}
@@ -257,7 +262,11 @@ func (b *bridges) apply() error {
 	r := network.Rules{Mark: b.mark, Partial: !b.told}
 	device := make(map[string]string, len(b.nets))
 	for _, n := range b.nets {
-		r.Subnets = append(r.Subnets, network.Subnet{Bridge: n.Bridge, Network: n.IPv4, Network6: n.IPv6, NAT: b.nat, Isolated: n.Isolated})
+		s := network.Subnet{Bridge: n.Bridge, Network: n.IPv4, Network6: n.IPv6, NAT: b.nat, Isolated: n.Isolated}
+		if b.lookup.serves() && slices.ContainsFunc(b.named, func(c containers.Named) bool { return c.Network == n.Name }) {
+			s.Names = gateways(n)
+		}
+		r.Subnets = append(r.Subnets, s)
 		device[n.Name] = n.Bridge
 	}
 	for _, e := range b.exposed {
@@ -269,7 +278,11 @@ func (b *bridges) apply() error {
 			}
 		}
 	}
-	return network.Apply(r)
+	err := network.Apply(r)
+	if b.told && (err == nil || network.Asked(r)) {
+		err = errors.Join(err, b.lookup.serve(b.nets, b.named))
+	}
+	return err
 }
 
 // Listener implements [containers.Network].

@@ -71,7 +71,7 @@ func TestNetworksThatFail(t *testing.T) {
 			return containers.Exposed{CTID: protocol.CTID{1}, Address: n.IPv4.Addr().Next().Next(), Network: n.Name, Port: port.Mapping{Host: number, Container: 80, Protocol: "tcp"}}
 		}
 		nets := []queue.Network{b.First(), foreign, back, lab}
-		failed, err := b.Apply(t.Context(), nets, []containers.Exposed{exposed(foreign, 8080), exposed(back, 8081)})
+		failed, err := b.Apply(t.Context(), nets, []containers.Exposed{exposed(foreign, 8080), exposed(back, 8081)}, nil)
 		if err != nil || len(failed) != 1 || !errors.Is(failed["foreign"], network.ErrForeign) {
 			t.Errorf("with a bridge of another program: %v, %v", failed, err)
 		}
@@ -145,12 +145,12 @@ func TestUplinkThatIsAway(t *testing.T) {
 		if err := b.Ensure(t.Context(), n); err != nil {
 			t.Errorf("a container does not start while the uplink is away: %v", err)
 		}
-		failed, err := b.Apply(t.Context(), []queue.Network{b.First(), n}, nil)
+		failed, err := b.Apply(t.Context(), []queue.Network{b.First(), n}, nil, nil)
 		if why := failed["vlan"]; err != nil || why == nil || !strings.Contains(why.Error(), "hlt-up") {
 			t.Errorf("that the uplink is away is told as %v, %v", failed, err)
 		}
 		n.Isolated = true
-		if failed, err := b.Apply(t.Context(), []queue.Network{b.First(), n}, nil); err != nil || len(failed) > 0 {
+		if failed, err := b.Apply(t.Context(), []queue.Network{b.First(), n}, nil, nil); err != nil || len(failed) > 0 {
 			t.Errorf("an isolated network is connected: %v, %v", failed, err)
 		}
 	})

@@ -38,8 +38,9 @@ type meter struct {
 	given atomic.Pointer[[]string] // by the coordinator, where they have changed
 	log   *slog.Logger
 
-	out outlet
-	oom oom.Judge
+	out   outlet
+	names unserved
+	oom   oom.Judge
 
 	latest atomic.Pointer[metrics.Sample]
 
@@ -68,7 +69,7 @@ func newMeter(ctx context.Context, s state, c config, q *queue.Queue, tags map[s
 		return nil, err
 	}
 	now := time.Duration(clock.BootMS()) * time.Millisecond
-	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), oom: oom.New(ids, now), log: log}, nil
+	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), names: newUnserved(ids), oom: oom.New(ids, now), log: log}, nil
 }
 
 // run measures until ctx ends, and raises alerts.
@@ -128,6 +129,11 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 		for _, a := range m.out.alerts(sample.At.UnixMilli()) {
 			if raise(a) == nil { // else it is told with the next sample
 				m.out.raised[a.ID] = a.Raised
+			}
+		}
+		for _, a := range m.names.alerts(sample.At.UnixMilli()) {
+			if raise(a) == nil { // else it is told with the next sample
+				m.names.told(a)
 			}
 		}
 		for _, a := range m.oom.Changes(sample, now) {

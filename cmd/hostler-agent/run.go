@@ -166,10 +166,14 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	cfg.Probe = prober.Probe
 	cfg.Witness, cfg.Leaving, cfg.Limiter, cfg.Backups = watchEnd, leaving(systemdRuns), limits, backups{s, c.Backups.Targets}
 	cfg.Volumes = &volume.Store{Dir: c.volumes()}
+	var nets *bridges
 	if c.Network.Bridge != "" {
-		if cfg.Network, err = newBridges(c.Network, s); err != nil {
+		if nets, err = newBridges(c.Network, s); err != nil {
 			return err
 		}
+		defer func() { err = errors.Join(err, nets.lookup.Close()) }()
+		cfg.Network = nets
+		unsupported = append(unsupported, nets.serveNames(&cfg, c, log)...)
 	}
 	if cfg.Payloads, err = s.openPayloads(); err != nil {
 		return err
@@ -189,6 +193,9 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 		return err
 	}
 	n.meter.list = n.agent.Containers
+	if nets != nil && nets.lookup.serves() {
+		n.meter.names.problems = nets.lookup.servers.Problems
+	}
 	if n.member != nil {
 		n.meter.facts.unsent = func() uint64 { return n.agent.Metrics().Unsent }
 		n.meter.facts.certificate = n.member.validity

@@ -53,7 +53,7 @@ const (
 const patience = 3
 
 // maxWords is how much of what a process says is kept, in bytes.
-const maxWords = 2048
+const maxWords = 512
 
 // The files of a network, in the directory of its bridge.
 const (
@@ -295,8 +295,10 @@ func (s *Servers) once(ctx context.Context, bridge string, p *server) error {
 	cmd := exec.CommandContext(ctx, s.program, args...)
 	words := &words{}
 	cmd.Stdout, cmd.Stderr = words, words
+	// It has a process for each TCP connection. They end with the first of their namespace.
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: s.as, AmbientCaps: []uintptr{unix.CAP_NET_BIND_SERVICE},
+		Setpgid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWPID,
+		Credential: s.as, AmbientCaps: []uintptr{unix.CAP_NET_BIND_SERVICE},
 	}
 	// It speaks for the first time when it takes signals. What has changed before, it may
 	// have read or not.
@@ -317,7 +319,7 @@ func (s *Servers) once(ctx context.Context, bridge string, p *server) error {
 	if err == nil {
 		err = errors.New("it has ended by itself")
 	}
-	if said := bytes.TrimSpace(words.last()); len(said) > 0 {
+	if said := words.last(); said != "" {
 		err = fmt.Errorf("%w: %s", err, said)
 	}
 	return fmt.Errorf("%s: %w", Program, err)
@@ -357,10 +359,12 @@ func (w *words) tell(change func()) {
 	}
 }
 
-func (w *words) last() []byte {
+// last is the last line.
+func (w *words) last() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.b
+	lines := strings.Split(strings.TrimSpace(string(w.b)), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
 }
 
 // Resolver writes the file that containers of a network have as their /etc/resolv.conf, if it
@@ -375,6 +379,15 @@ func Resolver(dir, bridge, text string) (string, error) {
 		return "", err
 	}
 	return path, os.WriteFile(path, []byte(text), 0o644)
+}
+
+// Told reports whether there is that file.
+func Told(dir, bridge string) (bool, error) {
+	_, err := os.Stat(filepath.Join(dir, bridge, resolverFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Asking is what containers are told that ask at this address.

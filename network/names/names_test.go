@@ -19,18 +19,23 @@ import (
 	"github.com/hostler-io/hostler/network/names"
 )
 
-// asker is the environment variable by which this program is a process that serves names
+// These are the environment variables by which this program is a process that serves names
 // until it is killed, for TestKilled.
-const asker = "HOSTLER_NAMES_TEST_DIR"
+const (
+	ownDir     = "HOSTLER_NAMES_TEST_DIR"
+	ownBridge  = "HOSTLER_NAMES_TEST_BRIDGE"
+	ownAddress = "HOSTLER_NAMES_TEST_ADDRESS"
+)
 
 func TestMain(m *testing.M) {
-	dir := os.Getenv(asker)
+	dir := os.Getenv(ownDir)
 	if dir == "" {
 		os.Exit(m.Run())
 	}
 	s, err := names.New(dir, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err == nil {
-		err = s.Serve([]names.Zone{{Bridge: "lo", Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.97")}, Alone: true, Hosts: []names.Host{web}}})
+		at := netip.MustParseAddr(os.Getenv(ownAddress))
+		err = s.Serve([]names.Zone{{Bridge: os.Getenv(ownBridge), Addresses: []netip.Addr{at}, Alone: true, Hosts: []names.Host{web}}})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -267,10 +272,12 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-// TestKilled kills a process that serves names: it leaves no server behind.
+// TestKilled kills a process that serves names: it leaves no server behind, and none of the
+// processes that a server has for connections.
 func TestKilled(t *testing.T) {
+	p := plug(t, fmt.Sprintf("hnk%d", os.Getpid()), prefix(4))
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), asker+"="+reachable(t))
+	cmd.Env = append(os.Environ(), ownDir+"="+reachable(t), ownBridge+"="+p.bridge, ownAddress+"="+p.address.Addr().String())
 	cmd.Stderr = t.Output()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -280,14 +287,37 @@ func TestKilled(t *testing.T) {
 		left = children(cmd.Process.Pid)
 		return len(left) > 0
 	})
-	if err := cmd.Process.Kill(); err != nil || len(left) != 1 {
-		t.Fatalf("the servers are %q, %v", left, err)
+	if len(left) != 1 {
+		t.Fatalf("the servers are %q", left)
+	}
+	server, err := strconv.Atoi(left[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.leads(t, "web", "10.9.9.2")
+	c := exec.Command("nsenter", "--net=/proc/"+strconv.Itoa(p.pid)+"/ns/net", "busybox", "nc", p.address.Addr().String(), "53")
+	if _, err := c.StdinPipe(); err != nil { // it is open until the end
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill() // it may have ended
+		_ = c.Wait()
+	})
+	soon(func() bool { return len(children(server)) > 0 })
+	left = append(left, children(server)...)
+	if err := cmd.Process.Kill(); err != nil || len(left) != 2 {
+		t.Fatalf("the server and its processes are %q, %v", left, err)
 	}
 	_ = cmd.Wait() // it was killed
-	if !soon(func() bool {
-		stat, err := os.ReadFile("/proc/" + left[0] + "/stat")
-		return err != nil || strings.Contains(string(stat), ") Z ") || !strings.Contains(string(stat), "("+names.Program+")")
-	}) {
-		t.Errorf("process %s serves names after the end of who has started it", left[0])
+	for _, pid := range left {
+		if !soon(func() bool {
+			stat, err := os.ReadFile("/proc/" + pid + "/stat")
+			return err != nil || strings.Contains(string(stat), ") Z ") || !strings.Contains(string(stat), "("+names.Program+")")
+		}) {
+			t.Errorf("process %s serves names after the end of who has started it", pid)
+		}
 	}
 }
