@@ -2,9 +2,11 @@ package network
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,7 +24,11 @@ const (
 // It is empty if none has it.
 func Listener(protocol string, port uint16) (string, error) {
 	for _, table := range []string{protocol, protocol + "6"} {
-		inode, err := listening("/proc/thread-self/net/"+table, protocol, port)
+		inode, err := listening("/proc/thread-self/net/"+table, protocol, func(local string) bool {
+			_, hex, _ := strings.Cut(local, ":")
+			n, err := strconv.ParseUint(hex, 16, 16)
+			return err == nil && uint16(n) == port
+		})
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a kernel without IPv6
 		}
@@ -36,8 +42,24 @@ func Listener(protocol string, port uint16) (string, error) {
 	return "", nil
 }
 
-// listening returns the inode of the socket that has a port; empty if there is none.
-func listening(path, protocol string, port uint16) (inode string, err error) {
+// Namer tells which process of the host serves names at an address of IPv4, for people: its
+// name and number. It is empty if none does.
+func Namer(at netip.Addr) (string, error) {
+	b := at.As4()
+	want := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(b[:]), namesPort)
+	inode, err := listening("/proc/thread-self/net/udp", "udp", func(local string) bool { return local == want })
+	if err != nil {
+		return "", fmt.Errorf("finding the process that serves names at %s: %w", at, err)
+	}
+	if inode == "" {
+		return "", nil
+	}
+	return processOf(inode), nil
+}
+
+// listening returns the inode of the socket whose address and port, as the kernel writes
+// them, are those that are looked for; empty if there is none.
+func listening(path, protocol string, is func(local string) bool) (inode string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -54,8 +76,7 @@ func listening(path, protocol string, port uint16) (inode string, err error) {
 		if len(cells) < 10 || cells[3] != want {
 			continue
 		}
-		_, hex, _ := strings.Cut(cells[1], ":")
-		if n, err := strconv.ParseUint(hex, 16, 16); err == nil && uint16(n) == port {
+		if is(cells[1]) {
 			return cells[9], nil
 		}
 	}

@@ -185,6 +185,9 @@ func TestServers(t *testing.T) {
 	db := names.Host{Name: "db", Addresses: []netip.Addr{netip.MustParseAddr("10.9.9.3")}}
 	set(zone(web, db))
 	p.leads(t, "db", "10.9.9.3")
+	if who, err := network.Namer(address.Addr()); err != nil || !strings.Contains(who, names.Program+", process "+first[0]) {
+		t.Errorf("names are served by %q, %v", who, err)
+	}
 	set(zone(db))
 	p.leads(t, "web", "NXDOMAIN")
 	set(zone())

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/containers"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/network/names"
+)
+
+// namesConfig is a configuration whose files every user of the machine reaches.
+func namesConfig(t *testing.T, wanted bool) config {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	return config{LXC: lxcConfig{Path: filepath.Join(dir, "lxc")}, Network: networkConfig{Names: wanted}}
+}
+
+// TestNames: a network that has containers is served, those that run by their names, and
+// nobody else may ask. What its containers are told follows whether it is served at all.
+func TestNames(t *testing.T) {
+	c, log := namesConfig(t, true), slog.New(slog.NewTextHandler(t.Output(), nil))
+	inNetwork(t, func(t *testing.T) {
+		var cfg agent.Config
+		b := testBridges(t)
+		if missing := b.serveNames(&cfg, c, log); len(missing) > 0 || !slices.Equal(cfg.Features, []string{featureNames}) {
+			t.Errorf("with dnsmasq, missing is %q, and the host can %q", missing, cfg.Features)
+		}
+		defer func() {
+			if err := b.lookup.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		nets := []queue.Network{b.First(), made("back", "10.213.62.0/24")}
+		nets[1].IPv6 = netip.MustParsePrefix("fd62::/64")
+		told, err := b.Resolver(nets[1])
+		if err != nil {
+			t.Error(err)
+		}
+		resolv := func(path, want string) {
+			t.Helper()
+			if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), want) {
+				t.Errorf("%s says %q, %v, want %q", path, text, err, want)
+			}
+		}
+		resolv(told, "nameserver 10.213.62.1\nsearch hostler\n")
+		before, err := os.Stat(told)
+		if err != nil {
+			t.Error(err)
+		}
+		all := []containers.Named{
+			{Name: "db", Network: "back", Address: netip.MustParseAddr("10.213.62.2"), Address6: netip.MustParseAddr("fd62::2"), Running: true},
+			{Name: "idle", Network: "back", Address: netip.MustParseAddr("10.213.62.3")},
+			{Name: "Not_DNS", Network: "back", Address: netip.MustParseAddr("10.213.62.4"), Running: true},
+		}
+		if failed, err := b.Apply(t.Context(), nets, nil, all); err != nil || len(failed) > 0 {
+			t.Errorf("%v, %v", failed, err)
+		}
+		hosts := filepath.Join(filepath.Dir(told), "hosts")
+		if text, err := os.ReadFile(hosts); err != nil || string(text) != "10.213.62.2 db.hostler db\nfd62::2 db.hostler db\n" {
+			t.Errorf("the names are %q, %v", text, err)
+		}
+		rules := tool(t, "nft", "list", "ruleset")
+		if !strings.Contains(rules, `iifname != "hstl-back" ip6 daddr fd62::1 tcp dport 53 drop`) || strings.Contains(rules, "hlt-first") {
+			t.Errorf("the rules are\n%s", rules)
+		}
+		if failed, err := b.Apply(t.Context(), nets, nil, nil); err != nil || len(failed) > 0 {
+			t.Errorf("%v, %v", failed, err)
+		}
+		if left := tool(t, "nft", "list", "tables"); strings.Contains(left, "hostler") {
+			t.Errorf("without containers there is %s", left)
+		}
+
+		// Without the program, the network is used as before, and the same file says whom the
+		// host asks.
+		again := testBridgesOf(t, b)
+		again.lookup = lookup{dir: c.names(), wanted: true}
+		if failed, err := again.Apply(t.Context(), nets, nil, all); err != nil || len(failed) > 0 {
+			t.Errorf("%v, %v", failed, err)
+		}
+		if after, err := os.Stat(told); err != nil || !os.SameFile(before, after) {
+			t.Errorf("what is mounted in containers is another file now: %v", err)
+		}
+		if text, err := os.ReadFile(told); err != nil || strings.Contains(string(text), "10.213.62.1") {
+			t.Errorf("%s says %q, %v", told, text, err)
+		}
+		if err := again.Remove(t.Context(), nets[1]); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(told); !os.IsNotExist(err) {
+			t.Errorf("of a network that is gone is left %s: %v", told, err)
+		}
+	})
+}
+
+// TestWithoutNames: a host that lacks the program says so and does not tell the feature; one
+// that is not to serve names says nothing, and its containers are told nothing.
+func TestWithoutNames(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	inNetwork(t, func(t *testing.T) {
+		for wanted, lacks := range map[bool]int{true: 1, false: 0} {
+			var cfg agent.Config
+			b := testBridges(t)
+			missing := b.serveNames(&cfg, namesConfig(t, wanted), slog.New(slog.DiscardHandler))
+			if len(missing) != lacks || len(cfg.Features) > 0 || lacks == 1 && !strings.Contains(missing[0], names.Package) {
+				t.Errorf("with names = %v, missing is %q, and the host can %q", wanted, missing, cfg.Features)
+			}
+			if path, err := b.Resolver(b.First()); err != nil || (path != "") != wanted {
+				t.Errorf("with names = %v, a container has %q, %v", wanted, path, err)
+			}
+			if failed, err := b.Apply(t.Context(), []queue.Network{b.First()}, nil, []containers.Named{{Name: "web", Address: netip.MustParseAddr("10.213.60.2"), Running: true}}); err != nil || len(failed) > 0 {
+				t.Errorf("with names = %v: %v, %v", wanted, failed, err)
+			}
+		}
+	})
+}
+
+// TestUnserved: a network whose server does not stay alive is an alert until it is served, also
+// over a start of the agent.
+func TestUnserved(t *testing.T) {
+	var now []names.Problem
+	u := newUnserved(nil)
+	u.problems = func() []names.Problem { return now }
+	step := func(u unserved, want ...bool) {
+		t.Helper()
+		var got []bool
+		for _, a := range u.alerts(1) {
+			if a.ID != "network.names/hlt-br" {
+				t.Errorf("the alert is %s", a.ID)
+			}
+			got = append(got, a.Raised)
+			u.told(a)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("alerts are raised: %v, want %v", got, want)
+		}
+	}
+	step(u)
+	now = []names.Problem{{Bridge: "hlt-br", Cause: "dnsmasq: address in use"}}
+	if all := u.alerts(1); len(all) != 1 || !strings.Contains(all[0].Text, "address in use") {
+		t.Errorf("the alerts are %v", all)
+	}
+	step(u, true)
+	step(u)
+	again := newUnserved([]string{"network.names/hlt-br", "sink.away"})
+	again.problems = u.problems
+	step(again)
+	now = nil
+	step(u, false)
+	step(newUnserved([]string{"network.names/hlt-br"}), false) // names are not wanted any more
+	step(u)
+}
