@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/bridges"
 	"github.com/hostler-io/hostler/agent/checkup"
 	"github.com/hostler-io/hostler/agent/fsck"
 	"github.com/hostler-io/hostler/agent/join"
@@ -53,7 +54,7 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 	}
 	if c.Network.Bridge != "" && c.Network.Names {
 		_, err := names.Find()
-		cfg.Needs = append(cfg.Needs, checkup.Need{Name: featureNames, Problem: err, Mend: "apt-get install " + names.Package + " && systemctl reload-or-restart hostler-agent"})
+		cfg.Needs = append(cfg.Needs, checkup.Need{Name: bridges.Feature, Problem: err, Mend: "apt-get install " + names.Package + " && systemctl reload-or-restart hostler-agent"})
 	}
 	_, err = os.Stat(c.Commands.Supervisor)
 	cfg.Needs = append(cfg.Needs, checkup.Need{Name: "commands", Problem: err, Mend: "apt-get install --reinstall hostler-agent"},

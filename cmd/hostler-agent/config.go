@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hostler-io/hostler/agent/bridges"
 	"github.com/hostler-io/hostler/alerts"
 	"github.com/hostler-io/hostler/backup"
 	"github.com/hostler-io/hostler/container"
@@ -104,7 +105,7 @@ func (n networkConfig) prefix6(s state) (netip.Prefix, error) {
 	case "":
 		return netip.Prefix{}, nil
 	case autoPool:
-		return ownPool(text("/etc/machine-id") + string(s) + n.Bridge), nil
+		return bridges.OwnPool(text("/etc/machine-id") + string(s) + n.Bridge), nil
 	}
 	p, err := netip.ParsePrefix(n.IPv6)
 	if err != nil || !p.Addr().Is6() || !p.Addr().IsPrivate() || p != p.Masked() || p.Bits() > 112 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/bridges"
 	"github.com/hostler-io/hostler/agent/oom"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/alerts"
@@ -39,7 +40,7 @@ type meter struct {
 	log   *slog.Logger
 
 	out   outlet
-	names unserved
+	names bridges.Unserved
 	oom   oom.Judge
 
 	latest atomic.Pointer[metrics.Sample]
@@ -51,7 +52,7 @@ type meter struct {
 type size struct{ bytes, files int64 }
 
 // newMeter reads the rules of alerts, and which alerts are raised by them.
-func newMeter(ctx context.Context, s state, c config, q *queue.Queue, tags map[string]string, log *slog.Logger) (*meter, error) {
+func newMeter(ctx context.Context, s state, c config, q *queue.Queue, nets *bridges.Bridges, tags map[string]string, log *slog.Logger) (*meter, error) {
 	rules, err := c.Alerts.parse()
 	if err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ func newMeter(ctx context.Context, s state, c config, q *queue.Queue, tags map[s
 		return nil, err
 	}
 	now := time.Duration(clock.BootMS()) * time.Millisecond
-	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), names: newUnserved(ids), oom: oom.New(ids, now), log: log}, nil
+	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), names: nets.Unserved(ids), oom: oom.New(ids, now), log: log}, nil
 }
 
 // run measures until ctx ends, and raises alerts.
@@ -131,9 +132,9 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 				m.out.raised[a.ID] = a.Raised
 			}
 		}
-		for _, a := range m.names.alerts(sample.At.UnixMilli()) {
+		for _, a := range m.names.Changes(sample.At.UnixMilli()) {
 			if raise(a) == nil { // else it is told with the next sample
-				m.names.told(a)
+				m.names.Told(a)
 			}
 		}
 		for _, a := range m.oom.Changes(sample, now) {

@@ -166,15 +166,12 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	cfg.Probe = prober.Probe
 	cfg.Witness, cfg.Leaving, cfg.Limiter, cfg.Backups = watchEnd, leaving(systemdRuns), limits, backups{s, c.Backups.Targets}
 	cfg.Volumes = &volume.Store{Dir: c.volumes()}
-	var nets *bridges
-	if c.Network.Bridge != "" {
-		if nets, err = newBridges(c.Network, s); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, nets.lookup.Close()) }()
-		cfg.Network = nets
-		unsupported = append(unsupported, nets.serveNames(&cfg, c, log)...)
+	nets, missing, err := c.openNetworks(s, &cfg, log)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, nets.Close()) }()
+	unsupported = append(unsupported, missing...)
 	if cfg.Payloads, err = s.openPayloads(); err != nil {
 		return err
 	}
@@ -185,7 +182,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	if err := n.join(ctx, &cfg); err != nil {
 		return err
 	}
-	if n.meter, err = newMeter(ctx, s, c, q, map[string]string{"host": string(host), "fleet": string(cfg.FleetName)}, log); err != nil {
+	if n.meter, err = newMeter(ctx, s, c, q, nets, map[string]string{"host": string(host), "fleet": string(cfg.FleetName)}, log); err != nil {
 		return err
 	}
 	cfg.Watch, cfg.Rules = n.meter.run, n.meter.rules
@@ -193,9 +190,6 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 		return err
 	}
 	n.meter.list = n.agent.Containers
-	if nets != nil && nets.lookup.serves() {
-		n.meter.names.problems = nets.lookup.servers.Problems
-	}
 	if n.member != nil {
 		n.meter.facts.unsent = func() uint64 { return n.agent.Metrics().Unsent }
 		n.meter.facts.certificate = n.member.validity

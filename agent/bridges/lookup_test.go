@@ -1,4 +1,4 @@
-package main
+package bridges
 
 import (
 	"log/slog"
@@ -9,34 +9,32 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/network/names"
 )
 
-// namesConfig is a configuration whose files every user of the machine reaches.
-func namesConfig(t *testing.T, wanted bool) config {
+// files is a directory that every user of the machine reaches.
+func files(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil {
 		t.Fatal(err)
 	}
-	return config{LXC: lxcConfig{Path: filepath.Join(dir, "lxc")}, Network: networkConfig{Names: wanted}}
+	return filepath.Join(dir, "names")
 }
 
 // TestNames: a network that has containers is served, those that run by their names, and
 // nobody else may ask. What its containers are told follows whether it is served at all.
 func TestNames(t *testing.T) {
-	c, log := namesConfig(t, true), slog.New(slog.NewTextHandler(t.Output(), nil))
+	cfg := Config{First: first, Mark: "test", Files: files(t), Names: true, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	inNetwork(t, func(t *testing.T) {
-		var cfg agent.Config
-		b := testBridges(t)
-		if missing := b.serveNames(&cfg, c, log); len(missing) > 0 || !slices.Equal(cfg.Features, []string{featureNames}) {
-			t.Errorf("with dnsmasq, missing is %q, and the host can %q", missing, cfg.Features)
+		b := New(cfg)
+		if serves, err := b.Names(); err != nil || !serves {
+			t.Errorf("with dnsmasq, names are served: %v, %v", serves, err)
 		}
 		defer func() {
-			if err := b.lookup.Close(); err != nil {
+			if err := b.Close(); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -82,8 +80,8 @@ func TestNames(t *testing.T) {
 
 		// Without the program, the network is used as before, and the same file says whom the
 		// host asks.
-		again := testBridgesOf(t, b)
-		again.lookup = lookup{dir: c.names(), wanted: true}
+		again := testBridges()
+		again.lookup = lookup{dir: cfg.Files, wanted: true}
 		if failed, err := again.Apply(t.Context(), nets, nil, all); err != nil || len(failed) > 0 {
 			t.Errorf("%v, %v", failed, err)
 		}
@@ -105,14 +103,14 @@ func TestNames(t *testing.T) {
 // TestWithoutNames: a host that lacks the program says so and does not tell the feature; one
 // that is not to serve names says nothing, and its containers are told nothing.
 func TestWithoutNames(t *testing.T) {
+	dir := files(t)
 	t.Setenv("PATH", t.TempDir())
 	inNetwork(t, func(t *testing.T) {
-		for wanted, lacks := range map[bool]int{true: 1, false: 0} {
-			var cfg agent.Config
-			b := testBridges(t)
-			missing := b.serveNames(&cfg, namesConfig(t, wanted), slog.New(slog.DiscardHandler))
-			if len(missing) != lacks || len(cfg.Features) > 0 || lacks == 1 && !strings.Contains(missing[0], names.Package) {
-				t.Errorf("with names = %v, missing is %q, and the host can %q", wanted, missing, cfg.Features)
+		for _, wanted := range []bool{true, false} {
+			b := New(Config{First: first, Mark: "test", Files: dir, Names: wanted})
+			serves, err := b.Names()
+			if serves || (err != nil) != wanted || wanted && !strings.Contains(err.Error(), names.Package) {
+				t.Errorf("with names = %v, they are served: %v, %v", wanted, serves, err)
 			}
 			if path, err := b.Resolver(b.First()); err != nil || (path != "") != wanted {
 				t.Errorf("with names = %v, a container has %q, %v", wanted, path, err)
@@ -128,17 +126,17 @@ func TestWithoutNames(t *testing.T) {
 // over a start of the agent.
 func TestUnserved(t *testing.T) {
 	var now []names.Problem
-	u := newUnserved(nil)
+	u := (*Bridges)(nil).Unserved(nil)
 	u.problems = func() []names.Problem { return now }
-	step := func(u unserved, want ...bool) {
+	step := func(u Unserved, want ...bool) {
 		t.Helper()
 		var got []bool
-		for _, a := range u.alerts(1) {
+		for _, a := range u.Changes(1) {
 			if a.ID != "network.names/hlt-br" {
 				t.Errorf("the alert is %s", a.ID)
 			}
 			got = append(got, a.Raised)
-			u.told(a)
+			u.Told(a)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("alerts are raised: %v, want %v", got, want)
@@ -146,16 +144,16 @@ func TestUnserved(t *testing.T) {
 	}
 	step(u)
 	now = []names.Problem{{Bridge: "hlt-br", Cause: "dnsmasq: address in use"}}
-	if all := u.alerts(1); len(all) != 1 || !strings.Contains(all[0].Text, "address in use") {
+	if all := u.Changes(1); len(all) != 1 || !strings.Contains(all[0].Text, "address in use") {
 		t.Errorf("the alerts are %v", all)
 	}
 	step(u, true)
 	step(u)
-	again := newUnserved([]string{"network.names/hlt-br", "sink.away"})
+	again := (*Bridges)(nil).Unserved([]string{"network.names/hlt-br", "sink.away"})
 	again.problems = u.problems
 	step(again)
 	now = nil
 	step(u, false)
-	step(newUnserved([]string{"network.names/hlt-br"}), false) // names are not wanted any more
+	step((*Bridges)(nil).Unserved([]string{"network.names/hlt-br"}), false) // names are not wanted any more
 	step(u)
 }
