@@ -98,8 +98,18 @@ func TestExpose(t *testing.T) {
 		fetch(host, "http://127.0.0.1:8080/", "")
 		l.must(t, "ct", "rm", host+"/db", "--yes")
 		l.must(t, "run", host, "--", "true")
-		if rules := l.inside(t, host, "nft", "list", "ruleset"); strings.Contains(rules, "hostler") || !strings.Contains(rules, "theirs") {
+		if rules := l.inside(t, host, "nft", "list", "ruleset"); strings.Contains(rules, "8080") {
 			t.Errorf("the packet filter has:\n%s", rules)
+		}
+		l.must(t, "ct", "rm", host+"/web", "--yes")
+		rules := ""
+		for end := time.Now().Add(patience); time.Now().Before(end); elapse(t, 100*time.Millisecond) {
+			if rules = l.inside(t, host, "nft", "list", "ruleset"); !strings.Contains(rules, "hostler") {
+				break
+			}
+		}
+		if strings.Contains(rules, "hostler") || !strings.Contains(rules, "theirs") {
+			t.Errorf("without containers, the packet filter has:\n%s", rules)
 		}
 	})
 }

@@ -109,6 +109,11 @@ func TestContainerNames(t *testing.T) {
 		leads("web", "db.hostler", address["pod"])
 	})
 
+	// A container may have the port of names, at the other addresses of the host.
+	w.must(t, "net", "expose", "edge-01/db", "53:53/udp")
+	leads("web", "db.hostler", address["pod"])
+	w.must(t, "net", "unexpose", "edge-01/db", "53/udp")
+
 	servers := func() []int { return h.children(t, h.agent.cmd.Process.Pid, "dnsmasq") }
 	first := servers()
 	if len(first) != 2 {

@@ -3,12 +3,14 @@ package network
 import (
 	"bufio"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -21,13 +23,11 @@ const (
 )
 
 // Listener tells which process of the host has a port, for people: its name and number.
-// It is empty if none has it.
-func Listener(protocol string, port uint16) (string, error) {
+// It is empty if none has it. What has it at one of the other addresses alone does not count.
+func Listener(protocol string, port uint16, other ...netip.Addr) (string, error) {
 	for _, table := range []string{protocol, protocol + "6"} {
-		inode, err := listening("/proc/thread-self/net/"+table, protocol, func(local string) bool {
-			_, hex, _ := strings.Cut(local, ":")
-			n, err := strconv.ParseUint(hex, 16, 16)
-			return err == nil && uint16(n) == port
+		inode, err := listening("/proc/thread-self/net/"+table, protocol, func(local netip.AddrPort) bool {
+			return local.Port() == port && !slices.Contains(other, local.Addr())
 		})
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a kernel without IPv6
@@ -45,9 +45,8 @@ func Listener(protocol string, port uint16) (string, error) {
 // Namer tells which process of the host serves names at an address of IPv4, for people: its
 // name and number. It is empty if none does.
 func Namer(at netip.Addr) (string, error) {
-	b := at.As4()
-	want := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(b[:]), namesPort)
-	inode, err := listening("/proc/thread-self/net/udp", "udp", func(local string) bool { return local == want })
+	want := netip.AddrPortFrom(at, namesPort)
+	inode, err := listening("/proc/thread-self/net/udp", "udp", func(local netip.AddrPort) bool { return local == want })
 	if err != nil {
 		return "", fmt.Errorf("finding the process that serves names at %s: %w", at, err)
 	}
@@ -57,9 +56,25 @@ func Namer(at netip.Addr) (string, error) {
 	return processOf(inode), nil
 }
 
-// listening returns the inode of the socket whose address and port, as the kernel writes
-// them, are those that are looked for; empty if there is none.
-func listening(path, protocol string, is func(local string) bool) (inode string, err error) {
+// addrPort reads an address and a port as the kernel writes them: in hexadecimal digits, each
+// four bytes of the address in the order of this machine. It is zero if it is neither.
+func addrPort(text string) netip.AddrPort {
+	address, number, _ := strings.Cut(text, ":")
+	raw, err := hex.DecodeString(address)
+	port, wrong := strconv.ParseUint(number, 16, 16)
+	if err != nil || wrong != nil || len(raw)%4 != 0 {
+		return netip.AddrPort{}
+	}
+	for i := 0; i < len(raw); i += 4 {
+		binary.NativeEndian.PutUint32(raw[i:], binary.BigEndian.Uint32(raw[i:]))
+	}
+	a, _ := netip.AddrFromSlice(raw)
+	return netip.AddrPortFrom(a, uint16(port))
+}
+
+// listening returns the inode of the socket whose address and port are those that are looked
+// for; empty if there is none.
+func listening(path, protocol string, is func(local netip.AddrPort) bool) (inode string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -76,7 +91,7 @@ func listening(path, protocol string, is func(local string) bool) (inode string,
 		if len(cells) < 10 || cells[3] != want {
 			continue
 		}
-		if is(cells[1]) {
+		if is(addrPort(cells[1])) {
 			return cells[9], nil
 		}
 	}

@@ -253,7 +253,9 @@ func (r Rules) wanted() (all []wanted) {
 			continue
 		}
 		text := fmt.Sprintf("port %s %d:%d/%s %s", p.Owner, p.Host, p.Container, p.Protocol, p.Address)
-		to := slices.Concat(toThisHost(p.Address), toPort(p.Protocol, p.Host), destinationNAT(p.Address, p.Container))
+		but, of := r.but(p)
+		text += of
+		to := slices.Concat(toThisHost(p.Address), but, toPort(p.Protocol, p.Host), destinationNAT(p.Address, p.Container))
 		with(chainIncoming, text, to)
 		with(chainLocal, text, to)
 	}
@@ -294,6 +296,24 @@ func Asked(r Rules) bool {
 
 // namesPort is where servers of names listen.
 const namesPort = 53
+
+// but matches packets that do not go to a server of names, if the port is that of names, and
+// says so: who asks for names is not sent to a container.
+func (r Rules) but(p Port) (exprs []expr.Any, text string) {
+	if p.Host != namesPort {
+		return nil, ""
+	}
+	for _, s := range r.Subnets {
+		for _, at := range s.Names {
+			if at.Addr().Is4() == p.Address.Is4() {
+				one := toNetwork(netip.PrefixFrom(at.Addr(), at.Addr().BitLen()))
+				one[len(one)-1].(*expr.Cmp).Op = expr.CmpOpNeq
+				exprs, text = append(exprs, one...), text+" but at "+at.Addr().String()
+			}
+		}
+	}
+	return exprs, text
+}
 
 // forward has the kernel forward packets, if a port or NAT needs that, and those of the host's loopback to the
 // bridges that have ports. A bridge that is not there yet is prepared when it is.

@@ -296,7 +296,21 @@ func (b *Bridges) apply() error {
 	return err
 }
 
+// namesPort is where names are asked for. A container may have it at the other addresses of
+// the host.
+const namesPort = 53
+
 // Listener implements [containers.Network].
 func (b *Bridges) Listener(m port.Mapping) (string, error) {
-	return network.Listener(m.Protocol, m.Host)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var own []netip.Addr
+	if b.lookup.serves() && m.Host == namesPort {
+		for _, n := range b.nets {
+			for _, g := range gateways(n) {
+				own = append(own, g.Addr())
+			}
+		}
+	}
+	return network.Listener(m.Protocol, m.Host, own...)
 }

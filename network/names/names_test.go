@@ -188,6 +188,11 @@ func TestServers(t *testing.T) {
 	if who, err := network.Namer(address.Addr()); err != nil || !strings.Contains(who, names.Program+", process "+first[0]) {
 		t.Errorf("names are served by %q, %v", who, err)
 	}
+	for _, protocol := range []string{"udp", "tcp"} {
+		if who, err := network.Listener(protocol, 53, address.Addr()); err != nil || strings.Contains(who, first[0]) {
+			t.Errorf("at other addresses, port 53/%s is that of %q, %v", protocol, who, err)
+		}
+	}
 	set(zone(db))
 	p.leads(t, "web", "NXDOMAIN")
 	set(zone())
