@@ -54,7 +54,7 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 	}
 	if c.Network.Bridge != "" && c.Network.Names {
 		_, err := names.Find()
-		cfg.Needs = append(cfg.Needs, checkup.Need{Name: bridges.Feature, Problem: err, Mend: "apt-get install " + names.Package + " && systemctl reload-or-restart hostler-agent"})
+		cfg.Needs = append(cfg.Needs, checkup.Need{Name: bridges.Feature, Problem: err, Mend: "apt-get install " + names.Package + " && systemctl restart hostler-agent"})
 	}
 	_, err = os.Stat(c.Commands.Supervisor)
 	cfg.Needs = append(cfg.Needs, checkup.Need{Name: "commands", Problem: err, Mend: "apt-get install --reinstall hostler-agent"},
