@@ -1,6 +1,7 @@
 package bridges
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -101,7 +102,11 @@ func (b *Bridges) Resolver(n queue.Network) (string, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.lookup.write(n)
+	path, err := b.lookup.write(n)
+	if errors.Is(err, names.ErrUnreachable) {
+		return "", nil // the container works without; Apply tells
+	}
+	return path, err
 }
 
 // renew writes what the containers of a network are told, if there are any that have it.

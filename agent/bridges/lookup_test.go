@@ -1,6 +1,7 @@
 package bridges
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -96,6 +97,28 @@ func TestNames(t *testing.T) {
 		}
 		if _, err := os.Stat(told); !os.IsNotExist(err) {
 			t.Errorf("of a network that is gone is left %s: %v", told, err)
+		}
+	})
+}
+
+// TestUnreachable: where the files of names cannot be read, a container is made without, and it
+// is told why.
+func TestUnreachable(t *testing.T) {
+	dir := files(t)
+	if err := os.Chmod(filepath.Dir(dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	inNetwork(t, func(t *testing.T) {
+		b := New(Config{First: first, Mark: "test", Files: dir, Names: true})
+		if path, err := b.Resolver(first); err != nil || path != "" {
+			t.Errorf("a container has %q, %v", path, err)
+		}
+		web := containers.Named{Name: "web", Address: netip.MustParseAddr("10.213.60.2"), Running: true}
+		if _, err := b.Apply(t.Context(), []queue.Network{first}, nil, []containers.Named{web}); !errors.Is(err, names.ErrUnreachable) {
+			t.Errorf("that names are not read is told as %v", err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

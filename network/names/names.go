@@ -78,6 +78,9 @@ type Host struct {
 	Addresses []netip.Addr
 }
 
+// ErrUnreachable: the files of a network lie where not all users of the host reach them.
+var ErrUnreachable = errors.New("users of the host that are not root cannot pass")
+
 // Problem is a network whose names are not served, although they are to be.
 type Problem struct {
 	Bridge string
@@ -369,7 +372,7 @@ func (w *words) last() string {
 
 // Resolver writes the file that containers of a network have as their /etc/resolv.conf, if it
 // is not as it should be, and returns its path. dir is that of [New]. It is written in place:
-// what is mounted in a container is the file, not its path.
+// what is mounted in a container is the file, not its path. The error may be [ErrUnreachable].
 func Resolver(dir, bridge, text string) (string, error) {
 	path := filepath.Join(dir, bridge, resolverFile)
 	if was, err := os.ReadFile(path); err == nil && string(was) == text {
@@ -378,7 +381,7 @@ func Resolver(dir, bridge, text string) (string, error) {
 	if err := reachable(filepath.Dir(path)); err != nil {
 		return "", err
 	}
-	return path, os.WriteFile(path, []byte(text), 0o644)
+	return path, errors.Join(os.WriteFile(path, []byte(text), 0o644), os.Chmod(path, 0o644))
 }
 
 // Told reports whether there is that file.
@@ -398,16 +401,33 @@ func Asking(at netip.Addr) string {
 // Forget removes the files of a network that is gone.
 func Forget(dir, bridge string) error { return os.RemoveAll(filepath.Join(dir, bridge)) }
 
-// reachable makes a directory that all users of the host reach.
+// reachable makes the directory of a network, whatever the umask, and that of all networks. A
+// directory above that not all users of the host may pass is ErrUnreachable.
 func reachable(dir string) error {
-	return errors.Join(os.MkdirAll(filepath.Dir(dir), 0o711), existing(os.Mkdir(dir, 0o755)))
-}
-
-func existing(err error) error {
-	if errors.Is(err, fs.ErrExist) {
-		return nil
+	if err := os.MkdirAll(filepath.Dir(filepath.Dir(dir)), 0o755); err != nil {
+		return err
 	}
-	return err
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		err := os.Mkdir(d, 0o755)
+		if err == nil {
+			err = os.Chmod(d, 0o755)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	for d := dir; ; d = filepath.Dir(d) {
+		i, err := os.Stat(d)
+		if err != nil {
+			return err
+		}
+		if i.Mode()&0o001 == 0 {
+			return fmt.Errorf("%w %s, and names are not read there; let them: chmod o+x %s", ErrUnreachable, d, d)
+		}
+		if d == filepath.Dir(d) {
+			return nil
+		}
+	}
 }
 
 // replace writes a file at once: who reads it reads it whole.
@@ -415,7 +435,7 @@ func replace(path, text string) error {
 	if err := reachable(filepath.Dir(path)); err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
+	if err := errors.Join(os.WriteFile(path+".new", []byte(text), 0o644), os.Chmod(path+".new", 0o644)); err != nil {
 		return err
 	}
 	return os.Rename(path+".new", path)

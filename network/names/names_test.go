@@ -1,6 +1,7 @@
 package names_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -249,6 +250,29 @@ func TestApart(t *testing.T) {
 	}
 	if got := a.ask("db.hostler", a.address.Addr()); !strings.Contains(got, "NXDOMAIN") {
 		t.Errorf("from the network of web, db is known: %s", got)
+	}
+}
+
+// TestReachable: what servers and containers read is readable, whatever the umask, and a
+// directory that keeps them from it is told.
+func TestReachable(t *testing.T) {
+	dir := reachable(t)
+	before := syscall.Umask(0o077)
+	defer syscall.Umask(before)
+	path, err := names.Resolver(dir, "br", "nameserver 192.0.2.1\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, want := range map[string]os.FileMode{path: 0o644, filepath.Dir(path): 0o755, dir: 0o755} {
+		if i, err := os.Stat(p); err != nil || i.Mode().Perm() != want {
+			t.Errorf("%s has the mode %v, %v, want %v", p, i.Mode(), err, want)
+		}
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := names.Resolver(dir, "br", "nameserver 192.0.2.2\n"); !errors.Is(err, names.ErrUnreachable) || !strings.Contains(err.Error(), "chmod o+x "+dir) {
+		t.Errorf("in a directory that nobody may pass: %v", err)
 	}
 }
 
