@@ -291,7 +291,7 @@ func (b *Bridges) apply() error {
 	}
 	err := network.Apply(r)
 	if b.told && (err == nil || network.Asked(r)) {
-		err = errors.Join(err, b.lookup.serve(b.nets, b.named))
+		b.lookup.serve(b.nets, b.named)
 	}
 	return err
 }

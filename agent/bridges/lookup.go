@@ -63,9 +63,9 @@ func gateways(n queue.Network) []netip.Prefix {
 
 // serve has the containers of each network be found by their names there. The name that an
 // adopted container has may be none of DNS.
-func (l lookup) serve(nets []queue.Network, all []containers.Named) error {
+func (l lookup) serve(nets []queue.Network, all []containers.Named) {
 	if !l.serves() {
-		return nil
+		return
 	}
 	var zones []names.Zone
 	for _, n := range nets {
@@ -92,7 +92,7 @@ func (l lookup) serve(nets []queue.Network, all []containers.Named) error {
 			zones = append(zones, z)
 		}
 	}
-	return l.servers.Serve(zones)
+	l.servers.Serve(zones)
 }
 
 // Resolver implements [containers.Resolver].
@@ -104,7 +104,7 @@ func (b *Bridges) Resolver(n queue.Network) (string, error) {
 	defer b.mu.Unlock()
 	path, err := b.lookup.write(n)
 	if errors.Is(err, names.ErrUnreachable) {
-		return "", nil // the container works without; Apply tells
+		return "", nil // the container works without; an alert tells
 	}
 	return path, err
 }

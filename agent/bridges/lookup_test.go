@@ -1,7 +1,6 @@
 package bridges
 
 import (
-	"errors"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -114,8 +113,14 @@ func TestUnreachable(t *testing.T) {
 			t.Errorf("a container has %q, %v", path, err)
 		}
 		web := containers.Named{Name: "web", Address: netip.MustParseAddr("10.213.60.2"), Running: true}
-		if _, err := b.Apply(t.Context(), []queue.Network{first}, nil, []containers.Named{web}); !errors.Is(err, names.ErrUnreachable) {
-			t.Errorf("that names are not read is told as %v", err)
+		if failed, err := b.Apply(t.Context(), []queue.Network{first}, nil, []containers.Named{web}); err != nil || len(failed) > 0 {
+			t.Errorf("the network itself is not as it should be: %v, %v", failed, err)
+		}
+		if all := b.Unserved(nil).Changes(1); len(all) != 1 || !strings.Contains(all[0].Text, "chmod o+x") {
+			t.Errorf("that names are not read is told as %v", all)
+		}
+		if failed, err := b.Apply(t.Context(), []queue.Network{first}, nil, nil); err != nil || len(failed) > 0 || len(b.Unserved(nil).Changes(1)) > 0 {
+			t.Errorf("without containers something is wrong: %v, %v", failed, err)
 		}
 		if err := b.Close(); err != nil {
 			t.Error(err)

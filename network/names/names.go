@@ -84,7 +84,7 @@ var ErrUnreachable = errors.New("users of the host that are not root cannot pass
 // Problem is a network whose names are not served, although they are to be.
 type Problem struct {
 	Bridge string
-	Cause  string // of the last process that has ended
+	Cause  string // why the last process has ended, or its names are not written
 }
 
 // Servers are the processes. They are safe for concurrent use.
@@ -96,6 +96,8 @@ type Servers struct {
 
 	mu      sync.Mutex
 	running map[string]*server // by bridge
+	// unwritten is why the names of a network are not as they should be, by bridge.
+	unwritten map[string]string
 }
 
 // Find says where the program is. The error matches [exec.ErrNotFound] if it is not
@@ -115,7 +117,7 @@ func New(dir string, log *slog.Logger) (*Servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Servers{program: path, dir: dir, as: unprivileged(), log: log, running: make(map[string]*server)}, nil
+	return &Servers{program: path, dir: dir, as: unprivileged(), log: log, running: make(map[string]*server), unwritten: make(map[string]string)}, nil
 }
 
 // overflowID is the user and group that the kernel shows for those it cannot show, and that
@@ -141,8 +143,9 @@ func unprivileged() *syscall.Credential {
 }
 
 // Serve has these zones be answered for, and no others. What has not changed is not touched.
-// What is wrong with one zone keeps no other from being served.
-func (s *Servers) Serve(zones []Zone) error {
+// What is wrong with one zone keeps no other from being served, and is among the problems
+// until the zone is served with its names.
+func (s *Servers) Serve(zones []Zone) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wanted := make(map[string]Zone, len(zones))
@@ -155,7 +158,7 @@ func (s *Servers) Serve(zones []Zone) error {
 			delete(s.running, bridge)
 		}
 	}
-	var failed []error
+	clear(s.unwritten)
 	for bridge, z := range wanted {
 		hosts := z.hosts()
 		p := s.running[bridge]
@@ -163,7 +166,7 @@ func (s *Servers) Serve(zones []Zone) error {
 			continue
 		}
 		if err := replace(filepath.Join(s.dir, bridge, hostsFile), hosts); err != nil {
-			failed = append(failed, fmt.Errorf("names of the network of bridge %s: %w", bridge, err))
+			s.unwritten[bridge] = fmt.Sprintf("writing the names: %v", err)
 			continue
 		}
 		if p == nil {
@@ -176,15 +179,17 @@ func (s *Servers) Serve(zones []Zone) error {
 		p.hosts = hosts
 		p.read()
 	}
-	return errors.Join(failed...)
 }
 
-// Problems are the networks whose process does not stay alive.
+// Problems are the networks whose process does not stay alive, or does not know the names.
 func (s *Servers) Problems() (all []Problem) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for bridge, cause := range s.unwritten {
+		all = append(all, Problem{bridge, cause})
+	}
 	for bridge, p := range s.running {
-		if cause := p.problem(); cause != "" {
+		if cause := p.problem(); cause != "" && s.unwritten[bridge] == "" {
 			all = append(all, Problem{bridge, cause})
 		}
 	}
@@ -192,7 +197,10 @@ func (s *Servers) Problems() (all []Problem) {
 }
 
 // Close ends all processes.
-func (s *Servers) Close() error { return s.Serve(nil) }
+func (s *Servers) Close() error {
+	s.Serve(nil)
+	return nil
+}
 
 // options are all that a process is told at its start, but for the names. Devices have no
 // spaces in their names.
