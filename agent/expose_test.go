@@ -24,6 +24,7 @@ import (
 type wires struct {
 	mu      sync.Mutex
 	leads   []string
+	named   []string // containers that run
 	applied int
 	broken  error
 	failed  map[string]error
@@ -46,14 +47,19 @@ func (*wires) Plan(n queue.Network, ipv6 bool, _ []queue.Network) (queue.Network
 	return n, nil
 }
 
-func (w *wires) Apply(_ context.Context, _ []queue.Network, all []containers.Exposed) (map[string]error, error) {
+func (w *wires) Apply(_ context.Context, _ []queue.Network, all []containers.Exposed, names []containers.Named) (map[string]error, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken != nil {
 		return w.failed, w.broken
 	}
 	w.applied++
-	w.leads = nil
+	w.leads, w.named = nil, nil
+	for _, n := range names {
+		if n.Running {
+			w.named = append(w.named, fmt.Sprintf("%s %s", n.Name, n.Address))
+		}
+	}
 	for _, e := range all {
 		w.leads = append(w.leads, fmt.Sprintf("%s %s", e.Port, e.Address))
 	}

@@ -83,8 +83,8 @@ type ContainerSnapshot struct {
 
 // NetworkPart is something that a host has of networks for its containers.
 type NetworkPart struct {
-	Kind    string `json:"kind"`              // bridge, cable, port, rule
-	Name    string `json:"name"`              // of the device; of a port 8080:80/tcp; what a rule is for
+	Kind    string `json:"kind"`              // bridge, names, cable, port, rule
+	Name    string `json:"name"`              // of the device; of names the address to ask; of a port 8080:80/tcp; what a rule is for
 	Network string `json:"network,omitempty"` // that it belongs to, by name; the first one of a host is called as its bridge
 	Owner   string `json:"owner,omitempty"`   // name of the container; empty: of the whole network, or foreign
 	Detail  string `json:"detail,omitempty"`  // for people

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 )
 
 // ErrFull: every address of the network is taken.
@@ -15,6 +16,23 @@ var ErrFull = errors.New("no free address")
 // length: what the bridge itself bears.
 func Gateway(network netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(network.Masked().Addr().Next(), network.Bits())
+}
+
+// Nameservers are the lines of the host's /etc/resolv.conf that serve a container as well:
+// the servers of names that it can reach, and where names are searched.
+func Nameservers(resolv string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(resolv) {
+		w := strings.Fields(line)
+		if len(w) < 2 || w[0] != "nameserver" && w[0] != "search" {
+			continue
+		}
+		if a, err := netip.ParseAddr(w[1]); w[0] == "nameserver" && (err != nil || a.IsLoopback()) {
+			continue
+		}
+		kept.WriteString(strings.Join(w, " ") + "\n")
+	}
+	return kept.String()
 }
 
 // Allocate returns the lowest address of a network that is not in used. The network's own

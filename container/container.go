@@ -333,6 +333,9 @@ type CreateSpec struct {
 type Mount struct {
 	Source, Path string // both absolute, and of characters that no list of mounts escapes
 	ReadOnly     bool   `json:",omitzero"`
+	// Optional leaves it out of a container that has a link or something else of its own in
+	// its place, as far as the runtime would mount nothing there.
+	Optional bool `json:",omitzero"`
 }
 
 // When the image of a container is fetched: if the host does not have it, although it

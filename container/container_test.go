@@ -187,3 +187,11 @@ func TestMAC(t *testing.T) {
 		t.Errorf("256 ids share %d addresses", len(seen))
 	}
 }
+
+// TestNameservers: of the host's servers of names, those on its loopback serve no container.
+func TestNameservers(t *testing.T) {
+	const host = "# by hand\nnameserver 127.0.0.53\nnameserver ::1\nnameserver\t192.0.2.53 # near\noptions edns0\nsearch example.org\nnameserver nonsense\n"
+	if got, want := container.Nameservers(host), "nameserver 192.0.2.53 # near\nsearch example.org\n"; got != want {
+		t.Errorf("a container is told %q, want %q", got, want)
+	}
+}

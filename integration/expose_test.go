@@ -91,6 +91,13 @@ func TestExpose(t *testing.T) {
 		fetch(other, "http://"+address+":8080/", "booted")
 		fetch(host, "http://127.0.0.1:8080/", "booted")
 	})
+	t.Run("the port of names", func(t *testing.T) {
+		l.must(t, "net", "expose", host+"/db", "53:53/udp")
+		if got := l.must(t, "exec", host+"/db", "--", "nslookup", "web.hostler"); !strings.Contains(got, web.Address) {
+			t.Errorf("while a container has port 53, web leads to %s", got)
+		}
+		l.must(t, "net", "unexpose", host+"/db", "53/udp")
+	})
 	t.Run("until it is freed", func(t *testing.T) {
 		l.inside(t, host, "nft", "add table inet theirs")
 		l.must(t, "net", "unexpose", host+"/web", "8080")
@@ -98,8 +105,18 @@ func TestExpose(t *testing.T) {
 		fetch(host, "http://127.0.0.1:8080/", "")
 		l.must(t, "ct", "rm", host+"/db", "--yes")
 		l.must(t, "run", host, "--", "true")
-		if rules := l.inside(t, host, "nft", "list", "ruleset"); strings.Contains(rules, "hostler") || !strings.Contains(rules, "theirs") {
+		if rules := l.inside(t, host, "nft", "list", "ruleset"); strings.Contains(rules, "8080") {
 			t.Errorf("the packet filter has:\n%s", rules)
+		}
+		l.must(t, "ct", "rm", host+"/web", "--yes")
+		rules := ""
+		for end := time.Now().Add(patience); time.Now().Before(end); elapse(t, 100*time.Millisecond) {
+			if rules = l.inside(t, host, "nft", "list", "ruleset"); !strings.Contains(rules, "hostler") {
+				break
+			}
+		}
+		if strings.Contains(rules, "hostler") || !strings.Contains(rules, "theirs") {
+			t.Errorf("without containers, the packet filter has:\n%s", rules)
 		}
 	})
 }

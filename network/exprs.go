@@ -46,6 +46,14 @@ func fromNetwork(p netip.Prefix) []expr.Any {
 	return addressed(12, p)
 }
 
+// outside matches packets that come from an address of the same protocol which is not of a
+// network.
+func outside(p netip.Prefix) []expr.Any {
+	all := fromNetwork(p)
+	all[len(all)-1].(*expr.Cmp).Op = expr.CmpOpNeq
+	return all
+}
+
 // toNetwork matches packets that go to an address of a network.
 func toNetwork(p netip.Prefix) []expr.Any {
 	if p.Addr().Is6() {

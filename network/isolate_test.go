@@ -126,3 +126,51 @@ func TestPartialRules(t *testing.T) {
 		}
 	})
 }
+
+// TestAsked: a server of names is asked by its bridge and from its own network alone, also
+// where the network is isolated.
+func TestAsked(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		wish := rules("me", false)
+		wish.Subnets[0].Isolated = true
+		wish.Subnets[0].Names = []netip.Prefix{netip.MustParsePrefix("10.213.78.1/24"), netip.MustParsePrefix("fd78::1/64")}
+		must(t, network.Apply(wish))
+		got := nft(t, "list", "table", "inet", "hostler")
+		for _, want := range []string{
+			`iifname != "hlt-br" ip daddr 10.213.78.1 udp dport 53 drop`, `ip saddr != 10.213.78.0/24 ip daddr 10.213.78.1 tcp dport 53 drop`,
+			`iifname != "hlt-br" ip6 daddr fd78::1 tcp dport 53 drop`, `ip6 saddr != fd78::/64 ip6 daddr fd78::1 udp dport 53 drop`,
+			"hlt-br leads nowhere",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("no rule %q in\n%s", want, got)
+			}
+		}
+		wish.Subnets[0].Names, wish.Subnets[0].Isolated = nil, false
+		must(t, network.Apply(wish))
+		if got := nft(t, "list", "tables"); strings.Contains(got, "inet hostler") {
+			t.Errorf("the table is left: %s", got)
+		}
+	})
+}
+
+// TestPortOfNames: the port at which names are asked for leads to a container, but not at the
+// address at which they are.
+func TestPortOfNames(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		dns := network.Port{Owner: "ct-dns", Protocol: "udp", Host: 53, Container: 5353, Address: netip.MustParseAddr("10.213.78.3"), Bridge: "hlt-br"}
+		wish := rules("me", false, dns, web)
+		for range 2 {
+			wish.Subnets[0].Names = []netip.Prefix{netip.MustParsePrefix("10.213.78.1/24"), netip.MustParsePrefix("fd78::1/64")}
+			must(t, network.Apply(wish))
+			got := nft(t, "list", "table", "inet", "hostler")
+			if n := strings.Count(got, "ip daddr != 10.213.78.1 udp dport 53 dnat ip to 10.213.78.3:5353"); n != 2 || strings.Contains(got, "daddr != fd78::1") {
+				t.Errorf("the port leads elsewhere in %d chains of\n%s", n, got)
+			}
+			wish.Subnets[0].Names = nil
+			must(t, network.Apply(wish))
+			if got := nft(t, "list", "table", "inet", "hostler"); strings.Contains(got, "!= 10.213.78.1") || strings.Count(got, "udp dport 53 dnat") != 2 {
+				t.Errorf("without names the rules are\n%s", got)
+			}
+		}
+	})
+}

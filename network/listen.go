@@ -2,11 +2,15 @@ package network
 
 import (
 	"bufio"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,10 +23,12 @@ const (
 )
 
 // Listener tells which process of the host has a port, for people: its name and number.
-// It is empty if none has it.
-func Listener(protocol string, port uint16) (string, error) {
+// It is empty if none has it. What has it at one of the other addresses alone does not count.
+func Listener(protocol string, port uint16, other ...netip.Addr) (string, error) {
 	for _, table := range []string{protocol, protocol + "6"} {
-		inode, err := listening("/proc/thread-self/net/"+table, protocol, port)
+		inode, err := listening("/proc/thread-self/net/"+table, protocol, func(local netip.AddrPort) bool {
+			return local.Port() == port && !slices.Contains(other, local.Addr())
+		})
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a kernel without IPv6
 		}
@@ -36,8 +42,39 @@ func Listener(protocol string, port uint16) (string, error) {
 	return "", nil
 }
 
-// listening returns the inode of the socket that has a port; empty if there is none.
-func listening(path, protocol string, port uint16) (inode string, err error) {
+// Namer tells which process of the host serves names at an address of IPv4, for people: its
+// name and number. It is empty if none does.
+func Namer(at netip.Addr) (string, error) {
+	want := netip.AddrPortFrom(at, namesPort)
+	inode, err := listening("/proc/thread-self/net/udp", "udp", func(local netip.AddrPort) bool { return local == want })
+	if err != nil {
+		return "", fmt.Errorf("finding the process that serves names at %s: %w", at, err)
+	}
+	if inode == "" {
+		return "", nil
+	}
+	return processOf(inode), nil
+}
+
+// addrPort reads an address and a port as the kernel writes them: in hexadecimal digits, each
+// four bytes of the address in the order of this machine. It is zero if it is neither.
+func addrPort(text string) netip.AddrPort {
+	address, number, _ := strings.Cut(text, ":")
+	raw, err := hex.DecodeString(address)
+	port, wrong := strconv.ParseUint(number, 16, 16)
+	if err != nil || wrong != nil || len(raw)%4 != 0 {
+		return netip.AddrPort{}
+	}
+	for i := 0; i < len(raw); i += 4 {
+		binary.NativeEndian.PutUint32(raw[i:], binary.BigEndian.Uint32(raw[i:]))
+	}
+	a, _ := netip.AddrFromSlice(raw)
+	return netip.AddrPortFrom(a, uint16(port))
+}
+
+// listening returns the inode of the socket whose address and port are those that are looked
+// for; empty if there is none.
+func listening(path, protocol string, is func(local netip.AddrPort) bool) (inode string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -54,8 +91,7 @@ func listening(path, protocol string, port uint16) (inode string, err error) {
 		if len(cells) < 10 || cells[3] != want {
 			continue
 		}
-		_, hex, _ := strings.Cut(cells[1], ":")
-		if n, err := strconv.ParseUint(hex, 16, 16); err == nil && uint16(n) == port {
+		if is(addrPort(cells[1])) {
 			return cells[9], nil
 		}
 	}

@@ -44,6 +44,9 @@ type Subnet struct {
 	Isolated bool
 	// NAT has the containers reach other machines by the address of the host.
 	NAT bool
+	// Names are the addresses of the host on the bridge, with the length of their network, at
+	// which a server of names is asked by the containers and by nobody else.
+	Names []netip.Prefix
 }
 
 // Rules are all that one owner wants of the packet filter.
@@ -75,6 +78,7 @@ const (
 	chainLocal    = "output"      // ports, from the host itself
 	chainSource   = "postrouting" // answers find their way back
 	chainForward  = "forward"     // of a container, no more is reached than its ports
+	chainInput    = "input"       // servers of names are asked by their containers alone
 )
 
 // chains are all of them. It is never written.
@@ -89,6 +93,7 @@ var chains = []struct {
 	{chainLocal, nftables.ChainTypeNAT, nftables.ChainHookOutput, nftables.ChainPriorityNATDest},
 	{chainSource, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource},
 	{chainForward, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter},
+	{chainInput, nftables.ChainTypeFilter, nftables.ChainHookInput, nftables.ChainPriorityFilter},
 }
 
 // wanted is a rule as it should be. Its text says all that it depends on: rules with the
@@ -217,6 +222,7 @@ func (r Rules) wanted() (all []wanted) {
 		all = append(all, wanted{chain, text, slices.Concat(exprs...)})
 	}
 	for _, s := range r.Subnets {
+		all = append(all, s.asked()...)
 		ported := slices.ContainsFunc(r.Ports, func(p Port) bool { return p.Bridge == s.Bridge })
 		if s.Isolated {
 			with(chainForward, s.Bridge+leadsNowhere, iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpEq), iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpNeq), verdict(expr.VerdictDrop))
@@ -247,11 +253,66 @@ func (r Rules) wanted() (all []wanted) {
 			continue
 		}
 		text := fmt.Sprintf("port %s %d:%d/%s %s", p.Owner, p.Host, p.Container, p.Protocol, p.Address)
-		to := slices.Concat(toThisHost(p.Address), toPort(p.Protocol, p.Host), destinationNAT(p.Address, p.Container))
+		but, of := r.but(p)
+		text += of
+		to := slices.Concat(toThisHost(p.Address), but, toPort(p.Protocol, p.Host), destinationNAT(p.Address, p.Container))
 		with(chainIncoming, text, to)
 		with(chainLocal, text, to)
 	}
 	return all
+}
+
+// asked are the rules that keep others than the containers from the server of names. What
+// comes by the bridge from an address of another network is of another: the bridge may be
+// connected to machines elsewhere.
+func (s Subnet) asked() (all []wanted) {
+	for _, p := range s.Names {
+		to := netip.PrefixFrom(p.Addr(), p.Addr().BitLen())
+		for _, protocol := range []string{"udp", "tcp"} {
+			asks := slices.Concat(toNetwork(to), toPort(protocol, namesPort))
+			all = append(all,
+				wanted{chainInput, fmt.Sprintf("%s %s is asked for names by this bridge alone, %s", s.Bridge, p.Addr(), protocol),
+					slices.Concat(iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpNeq), asks, verdict(expr.VerdictDrop))},
+				wanted{chainInput, fmt.Sprintf("%s %s is asked for names by %s alone, %s", s.Bridge, p.Addr(), p.Masked(), protocol),
+					slices.Concat(outside(p), asks, verdict(expr.VerdictDrop))})
+		}
+	}
+	return all
+}
+
+// Asked reports whether the rules are there that keep others from servers of names, though not
+// all that is wanted could be applied.
+func Asked(r Rules) bool {
+	have, err := Marked(r.Mark)
+	for _, s := range r.Subnets {
+		for _, w := range s.asked() {
+			if err != nil || !slices.Contains(have, Rule{Chain: w.chain, Text: w.text}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// namesPort is where servers of names listen.
+const namesPort = 53
+
+// but matches packets that do not go to a server of names, if the port is that of names, and
+// says so: who asks for names is not sent to a container.
+func (r Rules) but(p Port) (exprs []expr.Any, text string) {
+	if p.Host != namesPort {
+		return nil, ""
+	}
+	for _, s := range r.Subnets {
+		for _, at := range s.Names {
+			if at.Addr().Is4() == p.Address.Is4() {
+				one := toNetwork(netip.PrefixFrom(at.Addr(), at.Addr().BitLen()))
+				one[len(one)-1].(*expr.Cmp).Op = expr.CmpOpNeq
+				exprs, text = append(exprs, one...), text+" but at "+at.Addr().String()
+			}
+		}
+	}
+	return exprs, text
 }
 
 // forward has the kernel forward packets, if a port or NAT needs that, and those of the host's loopback to the

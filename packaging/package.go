@@ -52,7 +52,7 @@ func packages() []pkg {
 			name: "hostler-agent", summary: "agent of Hostler for one host",
 			long:     "It runs commands and containers of this host as its people and its coordinator\nask, and keeps them as they should be while the coordinator cannot be reached.",
 			programs: []string{"hostler-agent"}, helpers: []string{"hostler-run"}, unit: true, state: "/var/lib/hostler/agent",
-			depends: system(), recommends: both("hostler-agent-lxc", "podman"),
+			depends: system(), recommends: map[string][]string{"deb": {"dnsmasq-base", "hostler-agent-lxc", "podman"}, "rpm": {"dnsmasq", "hostler-agent-lxc", "podman"}},
 		}, {
 			name: "hostler-agent-lxc", summary: "LXC for the agent of Hostler",
 			long:    "The program by which the agent makes, starts and ends LXC containers. It is the\nonly one that needs liblxc.",

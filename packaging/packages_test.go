@@ -150,7 +150,7 @@ func TestContents(t *testing.T) {
 	}
 	depends := output(t, "dpkg-deb", "-f", built(t, "hostler-agent-lxc", "deb"), "Depends")
 	recommends := output(t, "dpkg-deb", "-f", built(t, "hostler-agent", "deb"), "Recommends")
-	if !strings.Contains(depends, "liblxc1") || recommends != "hostler-agent-lxc, podman\n" {
+	if !strings.Contains(depends, "liblxc1") || recommends != "dnsmasq-base, hostler-agent-lxc, podman\n" {
 		t.Errorf("hostler-agent-lxc depends on %q, hostler-agent recommends %q", depends, recommends)
 	}
 }

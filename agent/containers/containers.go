@@ -39,12 +39,20 @@ type Network interface {
 	// plugged into is ErrInUse.
 	Remove(ctx context.Context, n queue.Network) error
 	// Apply has these ports of the host lead to containers of these networks, and no others
-	// of this agent. It touches nothing that is as it should be. What is wrong with one
-	// network is in failed by its name, and keeps no other from what it should be.
-	Apply(ctx context.Context, nets []queue.Network, all []Exposed) (failed map[string]error, err error)
+	// of this agent, and has the containers that run found by their names in their network.
+	// It touches nothing that is as it should be. What is wrong with one network is in failed
+	// by its name, and keeps no other from what it should be.
+	Apply(ctx context.Context, nets []queue.Network, ports []Exposed, names []Named) (failed map[string]error, err error)
 	// Listener tells which process of the host listens on the port of a mapping;
 	// empty if none does.
 	Listener(m port.Mapping) (string, error)
+}
+
+// Resolver is a [Network] that tells containers where names are.
+type Resolver interface {
+	// Resolver returns the path of the file that new containers of a network have as their
+	// /etc/resolv.conf; empty: they have their own.
+	Resolver(n queue.Network) (path string, err error)
 }
 
 // Config is what containers are kept with. Network is optional.
@@ -203,7 +211,7 @@ func (c *Containers) Applied(change queue.Change) {
 		c.forgot = c.looks.Add(1)
 	}
 	for _, id := range change.Delete {
-		if m := c.managed[id]; m != nil && len(claimed(&m.rec)) > 0 {
+		if m := c.managed[id]; m != nil && (len(claimed(&m.rec)) > 0 || m.rec.Address != "") {
 			ports{c}.poke()
 		}
 		if m := c.managed[id]; m != nil && !m.rec.Made {
@@ -216,7 +224,7 @@ func (c *Containers) Applied(change queue.Change) {
 	}
 	for _, rec := range change.Put {
 		if m := c.managed[rec.CTID]; m != nil {
-			if !slices.Equal(claimed(&m.rec), claimed(&rec)) {
+			if !slices.Equal(claimed(&m.rec), claimed(&rec)) || m.rec.Name != rec.Name || m.rec.Address != rec.Address {
 				ports{c}.poke()
 			}
 			rec.Ends, rec.Settings.Backed, rec.Settings.Snapped = m.rec.Ends, m.rec.Settings.Backed, m.rec.Settings.Snapped

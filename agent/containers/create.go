@@ -148,7 +148,7 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 			Privileged: argsOf(o.spec).Privileged, Pull: argsOf(o.spec).Pull,
 			Hostname: string(o.rec.Settings.Hostname), Env: o.rec.Settings.Env, Command: o.rec.Settings.Command,
 		}
-		if spec.Mounts, err = (mounted{o}).mounts(); err != nil {
+		if spec.Mounts, err = (mounted{o}).mounts(ctx); err != nil {
 			return queue.Change{}, err
 		}
 		switch o.spec.Kind {

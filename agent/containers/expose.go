@@ -26,6 +26,15 @@ type Exposed struct {
 	Port              port.Mapping
 }
 
+// Named is a container that has an address in a network.
+type Named struct {
+	Name protocol.ContainerName
+	// Network by name; Address and Address6 as in [Exposed].
+	Network           string
+	Address, Address6 netip.Addr
+	Running           bool
+}
+
 // exposer keeps the ports of the host that lead to containers as they are remembered.
 // They are applied one at a time, each time as they are remembered then: the newest wins.
 type exposer struct {
@@ -46,14 +55,15 @@ func (c ports) apply(ctx context.Context) (failed map[string]error, err error) {
 	c.exposer.applying.Lock()
 	defer c.exposer.applying.Unlock()
 	var nets []queue.Network
+	var names []Named
 	all, err := loop.Ask(ctx, c.cfg.Loop, func() ([]Exposed, error) {
-		nets = networks(c).all()
+		nets, names = networks(c).all(), networks(c).named()
 		return c.exposed(), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return c.cfg.Network.Apply(ctx, nets, all)
+	return c.cfg.Network.Apply(ctx, nets, all, names)
 }
 
 // keep applies them whenever it is asked to, and so after each look: what others

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/loop"
@@ -56,6 +57,47 @@ func (c networks) users(name string) (all []string) {
 		}
 	}
 	return all
+}
+
+// named are the containers that have an address. One whose runtime does not answer is as it
+// was seen last.
+func (c networks) named() (all []Named) {
+	for _, m := range c.sorted() {
+		address, err := netip.ParsePrefix(m.rec.Address)
+		if err != nil {
+			continue // it is being made, or has no network
+		}
+		six, _ := netip.ParsePrefix(m.rec.Settings.Address6)
+		runs := m.info.State != "" && m.info.State != container.StateStopped
+		all = append(all, Named{Name: m.rec.Name, Network: m.rec.Settings.Network, Address: address.Addr(), Address6: six.Addr(), Running: runs})
+	}
+	return all
+}
+
+// resolverPath is where programs of a container read whom to ask for names.
+const resolverPath = "/etc/resolv.conf"
+
+// resolver is what tells a new container where names are; none if it brings that itself. A
+// worker calls it.
+func (c networks) resolver(ctx context.Context, rec *queue.Container) ([]container.Mount, error) {
+	r, ok := c.cfg.Network.(Resolver)
+	if !ok || rec.Address == "" {
+		return nil, nil
+	}
+	for _, m := range rec.Settings.Mounts {
+		if m.Path == resolverPath || strings.HasPrefix(resolverPath, m.Path+"/") {
+			return nil, nil
+		}
+	}
+	n, err := loop.Ask(ctx, c.cfg.Loop, func() (queue.Network, error) { return c.find(rec.Settings.Network) })
+	if err != nil {
+		return nil, err
+	}
+	source, err := r.Resolver(n)
+	if err != nil || source == "" {
+		return nil, err
+	}
+	return []container.Mount{{Source: source, Path: resolverPath, ReadOnly: true, Optional: true}}, nil
 }
 
 // attach gives a container addresses of its network, durable before they are used and the

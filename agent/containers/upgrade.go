@@ -109,7 +109,7 @@ func (u *upgrading) prepare(ctx context.Context) (queue.Change, error) {
 		Hostname: string(u.rec.Settings.Hostname), Env: u.rec.Settings.Env, Command: u.rec.Settings.Command,
 	}
 	spec.Template, spec.Pull = u.image()
-	if spec.Mounts, err = (mounted{u.operation}).mounts(); err != nil {
+	if spec.Mounts, err = (mounted{u.operation}).mounts(ctx); err != nil {
 		return queue.Change{}, err
 	}
 	if u.same, err = r.PrepareUpgrade(ctx, spec, u.key); u.same {

@@ -90,7 +90,10 @@ type mounted struct{ *operation }
 
 // mounts are those of a container as its runtime is told of them, the volumes made that
 // were not there. A worker calls it.
-func (o mounted) mounts() (all []container.Mount, err error) {
+func (o mounted) mounts(ctx context.Context) (all []container.Mount, err error) {
+	if all, err = (networks{o.contact.Containers}).resolver(ctx, &o.rec); err != nil {
+		return nil, fmt.Errorf("telling the container where names are: %w", err)
+	}
 	for _, m := range o.rec.Settings.Mounts {
 		source := m.Source
 		if m.Volume != "" {

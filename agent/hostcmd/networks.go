@@ -112,6 +112,18 @@ func links(name, bridge string, pids map[int]string) (parts []api.NetworkPart, e
 		return nil, err
 	}
 	parts = append(parts, api.NetworkPart{Kind: "bridge", Name: bridge, Network: name, Detail: strings.Trim(fmt.Sprint(plugs.Addresses), "[]")})
+	for _, a := range plugs.Addresses {
+		if !a.Addr().Is4() {
+			continue
+		}
+		who, err := network.Namer(a.Addr())
+		if err != nil {
+			return parts, err
+		}
+		if who != "" {
+			parts = append(parts, api.NetworkPart{Kind: "names", Name: a.Addr().String(), Network: name, Detail: "served by " + who})
+		}
+	}
 	for _, c := range plugs.Cables {
 		parts = append(parts, api.NetworkPart{Kind: "cable", Name: c.Name, Network: name, Owner: pids[c.PID]})
 	}

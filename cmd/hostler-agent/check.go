@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/bridges"
 	"github.com/hostler-io/hostler/agent/checkup"
 	"github.com/hostler-io/hostler/agent/fsck"
 	"github.com/hostler-io/hostler/agent/join"
@@ -18,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/network/names"
 )
 
 // lookOver checks this host as it is configured.
@@ -49,6 +51,10 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 			err = errors.Join(err, p.Close())
 		}
 		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "podman", Problem: err, Mend: "apt-get install podman && systemctl enable --now podman.socket"})
+	}
+	if c.Network.Bridge != "" && c.Network.Names {
+		_, err := names.Find()
+		cfg.Needs = append(cfg.Needs, checkup.Need{Name: bridges.Feature, Problem: err, Mend: "apt-get install " + names.Package + " && systemctl restart hostler-agent"})
 	}
 	_, err = os.Stat(c.Commands.Supervisor)
 	cfg.Needs = append(cfg.Needs, checkup.Need{Name: "commands", Problem: err, Mend: "apt-get install --reinstall hostler-agent"},

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hostler-io/hostler/agent/bridges"
 	"github.com/hostler-io/hostler/alerts"
 	"github.com/hostler-io/hostler/backup"
 	"github.com/hostler-io/hostler/container"
@@ -105,7 +106,7 @@ func (n networkConfig) prefix6(s state) (netip.Prefix, error) {
 	case "":
 		return netip.Prefix{}, nil
 	case autoPool:
-		return ownPool(text("/etc/machine-id") + string(s) + n.Bridge), nil
+		return bridges.OwnPool(text("/etc/machine-id") + string(s) + n.Bridge), nil
 	}
 	p, err := netip.ParsePrefix(n.IPv6)
 	if err != nil || !p.Addr().Is6() || !p.Addr().IsPrivate() || p != p.Masked() || p.Bits() > 112 {
@@ -127,6 +128,7 @@ type networkConfig struct {
 	Subnet string `toml:"subnet" takes:"reload" does:"The IPv4 network of the bridge. The host has its first address."`
 	IPv6   string `toml:"subnet6" takes:"reload" does:"The IPv6 network of the bridge, in fd00::/8, for example fd5a:17:42::/64. The host has its first address. auto: the host chooses one that no other host is likely to have, the same at every start. Empty: none."`
 	NAT    bool   `toml:"nat" takes:"reload" does:"Whether containers reach other machines, by the address of the host. The host forwards packets then."`
+	Names  bool   `toml:"names" takes:"reload" does:"Whether containers of a network find each other by name. It needs the program dnsmasq, which the host starts for each network that has containers. False: a server of names of your own may listen at the address of the host there, and containers that are made from then on have a resolv.conf of their own."`
 }
 
 type uniqueConfig struct {
@@ -180,7 +182,7 @@ func defaults() (config, error) {
 		Podman:   podmanConfig{Use: podmanAuto, Socket: "/run/podman/podman.sock", FirstID: podman.DefaultIDs.First, IDs: podman.DefaultIDs.Count},
 		Images:   imagesConfig{MaxGiB: 64, KeepGiB: 64, KeepDays: 90, Servers: []string{"images=https://images.linuxcontainers.org"}},
 		Unique:   uniqueConfig{Pausable: pausableAuto},
-		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24"},
+		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24", Names: true},
 		Metrics:  metricsConfig{MiB: metrics.DefaultLimit >> 20, Influx: influxConfig{API: string(influx.APIModern), Bucket: "hostler", Seconds: 60, SpoolMiB: 64}},
 	}
 	if name, err := os.Hostname(); err == nil {

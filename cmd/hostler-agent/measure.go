@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/bridges"
 	"github.com/hostler-io/hostler/agent/oom"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/alerts"
@@ -37,8 +38,9 @@ type meter struct {
 	given atomic.Pointer[[]string] // by the coordinator, where they have changed
 	log   *slog.Logger
 
-	out outlet
-	oom oom.Judge
+	out   outlet
+	names bridges.Unserved
+	oom   oom.Judge
 
 	latest atomic.Pointer[metrics.Sample]
 
@@ -49,7 +51,7 @@ type meter struct {
 type size struct{ bytes, files int64 }
 
 // newMeter reads the rules of alerts, and which alerts are raised by them.
-func newMeter(ctx context.Context, s state, c config, q *queue.Queue, tags map[string]string, write func(context.Context, []byte) error, log *slog.Logger) (*meter, error) {
+func newMeter(ctx context.Context, s state, c config, q *queue.Queue, nets *bridges.Bridges, tags map[string]string, write func(context.Context, []byte) error, log *slog.Logger) (*meter, error) {
 	rules, err := c.Alerts.parse()
 	if err != nil {
 		return nil, err
@@ -67,7 +69,7 @@ func newMeter(ctx context.Context, s state, c config, q *queue.Queue, tags map[s
 		return nil, err
 	}
 	now := time.Duration(clock.BootMS()) * time.Millisecond
-	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), oom: oom.New(ids, now), log: log}, nil
+	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), names: nets.Unserved(ids), oom: oom.New(ids, now), log: log}, nil
 }
 
 // run measures until ctx ends, and raises alerts.
@@ -127,6 +129,11 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 		for _, a := range m.out.alerts(sample.At.UnixMilli()) {
 			if raise(a) == nil { // else it is told with the next sample
 				m.out.raised[a.ID] = a.Raised
+			}
+		}
+		for _, a := range m.names.Changes(sample.At.UnixMilli()) {
+			if raise(a) == nil { // else it is told with the next sample
+				m.names.Told(a)
 			}
 		}
 		for _, a := range m.oom.Changes(sample, now) {

@@ -202,4 +202,11 @@ func showPolicy(w io.Writer, c config) error {
 
 // volumes is the directory of the volumes. It lies beside that of the containers, so that
 // their users pass through to it as they do to them.
-func (c *config) volumes() string { return filepath.Join(filepath.Dir(c.LXC.Path), "hostler-volumes") }
+func (c *config) volumes() string { return c.beside("volumes") }
+
+// names is the directory of the files by which containers find each other, likewise.
+func (c *config) names() string { return c.beside("names") }
+
+func (c *config) beside(what string) string {
+	return filepath.Join(filepath.Dir(c.LXC.Path), "hostler-"+what)
+}

@@ -167,11 +167,12 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	cfg.Probe = prober.Probe
 	cfg.Witness, cfg.Leaving, cfg.Limiter, cfg.Backups = watchEnd, leaving(systemdRuns), limits, backups{s, c.Backups.Targets}
 	cfg.Volumes = &volume.Store{Dir: c.volumes()}
-	if c.Network.Bridge != "" {
-		if cfg.Network, err = newBridges(c.Network, s); err != nil {
-			return err
-		}
+	nets, missing, err := c.openNetworks(s, &cfg, log)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, nets.Close()) }()
+	unsupported = append(unsupported, missing...)
 	if cfg.Payloads, err = s.openPayloads(); err != nil {
 		return err
 	}
@@ -185,7 +186,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	if err := n.join(ctx, &cfg); err != nil {
 		return err
 	}
-	if n.meter, err = newMeter(ctx, s, c, q, map[string]string{"host": string(host), "fleet": string(cfg.FleetName)}, n.writeSamples, log); err != nil {
+	if n.meter, err = newMeter(ctx, s, c, q, nets, map[string]string{"host": string(host), "fleet": string(cfg.FleetName)}, n.writeSamples, log); err != nil {
 		return err
 	}
 	cfg.Watch, cfg.Rules = n.meter.run, n.meter.rules

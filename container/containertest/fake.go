@@ -69,6 +69,7 @@ type fakeContainer struct {
 	files     fakeFiles
 	beside    *fakeFiles // of an upgrade that has not ended
 	unique    bool
+	mounts    []container.Mount
 	epoch     string // of its last start
 }
 
@@ -380,6 +381,16 @@ func (f *Fake) Hostname(name string) string {
 	return ""
 }
 
+// Mounts are what a container was made with.
+func (f *Fake) Mounts(name string) []container.Mount {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.containers[name]; c != nil {
+		return slices.Clone(c.mounts)
+	}
+	return nil
+}
+
 // make makes a container. The caller holds the lock.
 func (f *Fake) make(spec container.CreateSpec) error {
 	if err := spec.Check(); err != nil {
@@ -397,7 +408,7 @@ func (f *Fake) make(spec container.CreateSpec) error {
 	if !spec.Network.IsZero() {
 		info.Addresses = []netip.Addr{spec.Network.Address.Addr()}
 	}
-	f.containers[spec.Name] = &fakeContainer{info: info, unique: spec.Unique, files: f.filesOf(spec.Template, "")}
+	f.containers[spec.Name] = &fakeContainer{info: info, unique: spec.Unique, mounts: spec.Mounts, files: f.filesOf(spec.Template, "")}
 	return nil
 }
 

@@ -44,7 +44,7 @@ func testMounts(t *testing.T, f *fixture) {
 	// What is mounted within something that is mounted has its place there.
 	spec.Mounts = []container.Mount{
 		{Source: data, Path: "/srv/deep/data"}, {Source: within, Path: "/srv/deep/data/a/within"}, {Source: file, Path: "/srv/deep/data/one"},
-		{Source: file, Path: "/srv/file", ReadOnly: true},
+		{Source: file, Path: "/srv/file", ReadOnly: true}, {Source: file, Path: "/etc/resolv.conf", ReadOnly: true, Optional: true},
 	}
 	f.remove(t, spec.Name)
 	if err := f.creator.Create(f.ctx, spec); err != nil {
@@ -55,7 +55,7 @@ func testMounts(t *testing.T, f *fixture) {
 		if _, ok := f.Runtime.(container.Filer); ok {
 			root := fmt.Sprintf("/proc/%d/root", info.InitPID)
 			for path, want := range map[string]string{
-				"srv/deep/data/kept": "of the host", "srv/file": "of the host", "srv/deep/data/one": "of the host", "srv/deep/data/a/within/kept": "within",
+				"srv/deep/data/kept": "of the host", "srv/file": "of the host", "etc/resolv.conf": "of the host", "srv/deep/data/one": "of the host", "srv/deep/data/a/within/kept": "within",
 			} {
 				if b, err := os.ReadFile(filepath.Join(root, path)); err != nil || string(b) != want {
 					t.Errorf("%s is %q, %v; want %q", path, b, err, want)

@@ -9,6 +9,7 @@ import (
 // again with a limit.
 var writers = []struct{ name, why string }{
 	{"dev", "files of a fleet that lasts as long as its directory, read by the programs as those of people"},
+	{"network/names", "names, for the program that serves them and for the programs of containers"},
 	{"internal/manual", "pages for man(1)"},
 	{"packaging", "packages, made where they are built"},
 	{"integration/cmd/bench", "figures, and fleets that end with the program"},

@@ -135,6 +135,14 @@ var all = []Warning{
 	{"measured.temperature", "A host is hot", ByRule,
 		"A sensor of the host tells more than its rule allows. Processors become slow before they switch themselves off.",
 		[]string{"Look at the others: `hostler metrics HOST --metric temperature --plot`.", "Look at fans, dust and the room. Stop what can wait: `hostler ct stop HOST/NAME`."}},
+	{NetworkNames, "Containers of a network do not find each other by name", Minor,
+		"The process of dnsmasq that serves the names of a network has ended again and again, or its names cannot be written. The network works on, and its containers reach each other by their addresses. The agent tries again, once a minute at least.",
+		[]string{
+			"The text of the alert has the last words of the process, or why the names cannot be written.",
+			"If an address is in use, another server of names of the host listens at port 53 of all addresses: have it leave out the bridge of the network (of dnsmasq: `except-interface`), or set `network.names = false` in the agent's configuration.",
+			"If the program is missing or broken: `hostler run HOST -- apt-get install --reinstall dnsmasq-base`.",
+			"See whether names are served again: `hostler net show HOST NETWORK`.",
+		}},
 	{SinkAway, "The database of measurements takes nothing", Minor,
 		"The database that the host sends its samples to (`metrics.influx` in the configuration of the agent) has taken none for five minutes, or the coordinator has not, if the host gives its samples to that (`metrics.influx.via`). They wait on the disk of the host, and are sent when it takes them again.",
 		[]string{

@@ -27,6 +27,7 @@ const (
 	AuditRolledBack    Code = "audit.rolled_back"
 	SinkAway           Code = "sink.away"
 	SinkLost           Code = "sink.lost"
+	NetworkNames       Code = "network.names"
 )
 
 // The warnings about hosts that the coordinator raises by itself.

@@ -39,7 +39,7 @@ func (h cloning) clone(from string, spec container.CreateSpec) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
-	rec := record{CTID: spec.CTID, Template: t.record.Template, Digest: t.record.Digest, Argv: t.record.Argv, Hostname: spec.Hostname, State: recordCreating}
+	rec := record{CTID: spec.CTID, Template: t.record.Template, Digest: t.record.Digest, Argv: t.record.Argv, Hostname: spec.Hostname, Mounts: spec.Mounts, State: recordCreating}
 	return h.produce(spec, &rec, func() error { return h.duplicate(t, spec, rec.IDs) })
 }
 
@@ -70,7 +70,7 @@ func (h cloning) duplicate(from *target, spec container.CreateSpec, ids containe
 		return err
 	}
 	own := append(networkSettings(spec.Network), setting{"lxc.rootfs.path", "dir:" + to}, setting{"lxc.uts.name", spec.Called()})
-	if err := apply(c, append(own, unprivileged(c, ids)...)); err != nil {
+	if err := apply(c, slices.Concat(own, unprivileged(c, ids), mounting(spec.Mounts))); err != nil {
 		return err
 	}
 	if err := c.SaveConfigFile(c.ConfigFileName()); err != nil {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path"
 	"path/filepath"
@@ -263,16 +262,5 @@ func resolvers() string {
 	if err != nil {
 		return ""
 	}
-	var kept strings.Builder
-	for line := range strings.Lines(string(raw)) {
-		w := strings.Fields(line)
-		if len(w) < 2 || w[0] != "nameserver" && w[0] != "search" {
-			continue
-		}
-		if a, err := netip.ParseAddr(w[1]); w[0] == "nameserver" && (err != nil || a.IsLoopback()) {
-			continue
-		}
-		kept.WriteString(strings.Join(w, " ") + "\n")
-	}
-	return kept.String()
+	return container.Nameservers(string(raw))
 }

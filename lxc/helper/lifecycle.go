@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ func (h *host) startContainer(name string, terms container.Terms) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	return h.launch(c, t.record.Argv, append(groupSettings(terms.Groups), settings...))
+	return h.launch(c, t.record.Argv, slices.Concat(groupSettings(terms.Groups), settings, optional(h, name, t.record)))
 }
 
 // launch starts a stopped container. liblxc moves the caller into the monitor's

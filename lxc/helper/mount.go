@@ -19,9 +19,12 @@ import (
 // mountEntry is the setting by which LXC mounts something in a container.
 const mountEntry = "lxc.mount.entry"
 
-// mounting are the settings of mounts.
+// mounting are the settings of mounts, but for those that each start finds out about.
 func mounting(all []container.Mount) (settings []setting) {
 	for _, m := range all {
+		if m.Optional {
+			continue
+		}
 		settings = append(settings, setting{mountEntry, entryOf(m)})
 	}
 	return settings
@@ -41,6 +44,9 @@ func entryOf(m container.Mount) string {
 // has its place there, and is hidden by it elsewhere.
 func mountpoints(h *host, name string, r record) error {
 	for i, m := range r.Mounts {
+		if m.Optional {
+			continue
+		}
 		source, err := os.Stat(m.Source)
 		if err == nil {
 			root, at, fixed := placeOf(filepath.Join(h.dir(name), "rootfs"), r.Mounts[:i], m.Path)
@@ -58,6 +64,22 @@ func mountpoints(h *host, name string, r record) error {
 		}
 	}
 	return nil
+}
+
+// optional are the settings, for this start alone, of what is mounted where the container has
+// nothing of its own that forbids it.
+func optional(h *host, name string, r record) (settings []setting) {
+	for _, m := range r.Mounts {
+		if !m.Optional {
+			continue
+		}
+		m.Optional = false
+		one := record{Mounts: []container.Mount{m}, IDs: r.IDs}
+		if err := mountpoints(h, name, one); err == nil {
+			settings = append(settings, mounting(one.Mounts)...)
+		}
+	}
+	return settings
 }
 
 // errFixed: a place is missing in what is mounted read-only, in which nothing is made.

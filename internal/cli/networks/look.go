@@ -23,7 +23,9 @@ func (a *commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [HOST]", Short: "List the network parts of a host's containers", Args: term.AtMost(1),
 		Long: `Lists the bridge of a host's containers, the cables that are plugged into it, the
-forwarded ports, and the other rules of the packet filter that Hostler has made.
+forwarded ports, and the other rules of the packet filter that Hostler has made. A
+bridge whose containers find each other by name has a line of the kind names, with
+the process that serves them.
 OWNER is the container that a part belongs to. A cable without an owner belongs to a
 container that Hostler has not made. ORPHAN marks parts whose container is gone;
 hostler net cleanup removes them.`,

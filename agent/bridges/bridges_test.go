@@ -1,4 +1,4 @@
-package main
+package bridges
 
 import (
 	"errors"
@@ -45,15 +45,10 @@ func tool(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-func testBridges(t *testing.T) *bridges {
-	t.Helper()
-	b, err := newBridges(networkConfig{Bridge: "hlt-first", Subnet: "10.213.60.0/24"}, state(t.TempDir()))
-	if err != nil {
-		t.Error(err)
-		runtime.Goexit()
-	}
-	return b
-}
+// first is the network that there is from the start.
+var first = queue.Network{Bridge: "hlt-first", IPv4: netip.MustParsePrefix("10.213.60.0/24"), Made: true}
+
+func testBridges() *Bridges { return New(Config{First: first, Mark: "test"}) }
 
 func made(name, pool string) queue.Network {
 	return queue.Network{Name: name, Bridge: devicePrefix + name, IPv4: netip.MustParsePrefix(pool), Made: true}
@@ -63,7 +58,7 @@ func made(name, pool string) queue.Network {
 // ports, and an isolated one is not used without its rules.
 func TestNetworksThatFail(t *testing.T) {
 	inNetwork(t, func(t *testing.T) {
-		b := testBridges(t)
+		b := testBridges()
 		foreign, back, lab := made("foreign", "10.213.61.0/24"), made("back", "10.213.62.0/24"), made("lab", "10.213.63.0/24")
 		lab.Isolated = true
 		tool(t, "ip", "link", "add", foreign.Bridge, "type", "bridge")
@@ -71,7 +66,7 @@ func TestNetworksThatFail(t *testing.T) {
 			return containers.Exposed{CTID: protocol.CTID{1}, Address: n.IPv4.Addr().Next().Next(), Network: n.Name, Port: port.Mapping{Host: number, Container: 80, Protocol: "tcp"}}
 		}
 		nets := []queue.Network{b.First(), foreign, back, lab}
-		failed, err := b.Apply(t.Context(), nets, []containers.Exposed{exposed(foreign, 8080), exposed(back, 8081)})
+		failed, err := b.Apply(t.Context(), nets, []containers.Exposed{exposed(foreign, 8080), exposed(back, 8081)}, nil)
 		if err != nil || len(failed) != 1 || !errors.Is(failed["foreign"], network.ErrForeign) {
 			t.Errorf("with a bridge of another program: %v, %v", failed, err)
 		}
@@ -83,7 +78,7 @@ func TestNetworksThatFail(t *testing.T) {
 		}
 
 		// An agent that has begun anew and knows one network takes nothing from the others.
-		if err := testBridgesOf(t, b).Ensure(t.Context(), back); err != nil {
+		if err := testBridges().Ensure(t.Context(), back); err != nil {
 			t.Error(err)
 		}
 		if got := tool(t, "nft", "list", "ruleset"); !strings.Contains(got, "hstl-lab leads nowhere") || !strings.Contains(got, "10.213.62.2") {
@@ -112,19 +107,11 @@ func TestNetworksThatFail(t *testing.T) {
 	})
 }
 
-// testBridgesOf are those of the same agent, begun anew.
-func testBridgesOf(t *testing.T, b *bridges) *bridges {
-	t.Helper()
-	again := testBridges(t)
-	again.mark = b.mark
-	return again
-}
-
 // TestUplinkThatIsAway: the device by which a network is connected is chosen once. While it
 // is away, containers start all the same, and what is wrong is told.
 func TestUplinkThatIsAway(t *testing.T) {
 	inNetwork(t, func(t *testing.T) {
-		b := testBridges(t)
+		b := testBridges()
 		vlan := queue.Network{Name: "vlan", VLAN: 7, IPv4: netip.MustParsePrefix("10.213.64.0/24")}
 		if _, err := b.Plan(vlan, false, nil); err == nil || !strings.Contains(err.Error(), "no default route") {
 			t.Errorf("a host without a default route plans %v", err)
@@ -145,12 +132,12 @@ func TestUplinkThatIsAway(t *testing.T) {
 		if err := b.Ensure(t.Context(), n); err != nil {
 			t.Errorf("a container does not start while the uplink is away: %v", err)
 		}
-		failed, err := b.Apply(t.Context(), []queue.Network{b.First(), n}, nil)
+		failed, err := b.Apply(t.Context(), []queue.Network{b.First(), n}, nil, nil)
 		if why := failed["vlan"]; err != nil || why == nil || !strings.Contains(why.Error(), "hlt-up") {
 			t.Errorf("that the uplink is away is told as %v, %v", failed, err)
 		}
 		n.Isolated = true
-		if failed, err := b.Apply(t.Context(), []queue.Network{b.First(), n}, nil); err != nil || len(failed) > 0 {
+		if failed, err := b.Apply(t.Context(), []queue.Network{b.First(), n}, nil, nil); err != nil || len(failed) > 0 {
 			t.Errorf("an isolated network is connected: %v, %v", failed, err)
 		}
 	})

@@ -1,13 +1,16 @@
-package main
+// Package bridges keeps the networks of a host as the agent wants them: their bridges, the
+// rules of the packet filter, and who serves names in them. What it is about networks that
+// is to be remembered, others remember.
+package bridges
 
 import (
 	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
@@ -20,38 +23,49 @@ import (
 	"github.com/hostler-io/hostler/protocol/port"
 )
 
-// bridges are the agent's networks: each is made when a container needs it.
-type bridges struct {
+// Config says which networks there are from the start, and what they can do.
+type Config struct {
+	// First is the network of containers that name none.
+	First queue.Network
+	// Mark is the word by which the agent knows its own rules and bridges, among those of
+	// other agents of the machine.
+	Mark string
+	// NAT has the containers reach other machines by the address of the host.
+	NAT bool
+	// Files is the directory of the files by which containers find each other by name. All
+	// users of the host must reach it. Empty: they do not find each other.
+	Files string
+	// Names has them find each other. If not, those that were told where to ask ask as the
+	// host does.
+	Names bool
+	// Log is told of servers of names that end. Default: nobody is.
+	Log *slog.Logger
+}
+
+// Bridges are the agent's networks: each is made when a container needs it. They are safe for
+// concurrent use.
+type Bridges struct {
 	first queue.Network
 	mark  string
 	nat   bool
 
+	lookup lookup
+
 	mu      sync.Mutex
 	nets    []queue.Network // as they were last applied
 	exposed []containers.Exposed
-	told    bool // by the first Apply: both are all that there are
+	named   []containers.Named
+	told    bool // by the first Apply: these are all that there are
 }
 
-func newBridges(c networkConfig, s state) (*bridges, error) {
-	subnet, err := c.prefix()
-	if err != nil {
-		return nil, err
-	}
-	subnet6, err := c.prefix6(s)
-	first := queue.Network{Bridge: c.Bridge, IPv4: subnet, IPv6: subnet6, Made: true}
-	return &bridges{first: first, nets: []queue.Network{first}, mark: s.mark(), nat: c.NAT}, err
+// New returns the networks of a host. Nothing is made yet.
+func New(cfg Config) *Bridges {
+	return &Bridges{first: cfg.First, nets: []queue.Network{cfg.First}, mark: cfg.Mark, nat: cfg.NAT, lookup: newLookup(cfg)}
 }
 
-// mark is the word by which the agent of this state knows its own rules, among those of
-// other agents of the machine.
-func (s state) mark() string {
-	sum := sha256.Sum256([]byte("hostler-mark-1\x00" + string(s)))
-	return hex.EncodeToString(sum[:4])
-}
-
-// ownPool is an IPv6 network of addresses that are unique but for chance (RFC 4193), the
+// OwnPool is an IPv6 network of addresses that are unique but for chance (RFC 4193), the
 // same for the same seed.
-func ownPool(seed string) netip.Prefix {
+func OwnPool(seed string) netip.Prefix {
 	sum := sha256.Sum256([]byte("hostler-pool-1\x00" + seed))
 	var a [16]byte
 	a[0] = 0xfd
@@ -60,14 +74,14 @@ func ownPool(seed string) netip.Prefix {
 }
 
 // First implements [containers.Network].
-func (b *bridges) First() queue.Network { return b.first }
+func (b *Bridges) First() queue.Network { return b.first }
 
 // devicePrefix begins the names of the bridges of networks that were made; the name of the
 // network follows.
 const devicePrefix = "hstl-"
 
 // Can implements [containers.Network].
-func (b *bridges) Can(n queue.Network) error {
+func (b *Bridges) Can(n queue.Network) error {
 	if n.VLAN == 0 {
 		return nil
 	}
@@ -78,7 +92,7 @@ func (b *bridges) Can(n queue.Network) error {
 }
 
 // Plan implements [containers.Network].
-func (b *bridges) Plan(n queue.Network, ipv6 bool, others []queue.Network) (queue.Network, error) {
+func (b *Bridges) Plan(n queue.Network, ipv6 bool, others []queue.Network) (queue.Network, error) {
 	n.Bridge = devicePrefix + n.Name
 	if plugged, err := network.Interfaces(); err != nil {
 		return n, err
@@ -110,7 +124,7 @@ func (b *bridges) Plan(n queue.Network, ipv6 bool, others []queue.Network) (queu
 			rand.Read(random[:]) // it never fails
 			return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 64 + random[0]%128, random[1], 0}), 24)
 		}},
-		{&n.IPv6, ipv6, func() netip.Prefix { return ownPool(rand.Text()) }},
+		{&n.IPv6, ipv6, func() netip.Prefix { return OwnPool(rand.Text()) }},
 	}
 	for _, p := range pools {
 		if !p.wanted || p.pool.IsValid() {
@@ -133,9 +147,10 @@ func (b *bridges) Plan(n queue.Network, ipv6 bool, others []queue.Network) (queu
 }
 
 // Ensure implements [containers.Network].
-func (b *bridges) Ensure(_ context.Context, n queue.Network) error {
+func (b *Bridges) Ensure(_ context.Context, n queue.Network) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	_ = b.lookup.renew(n) // the next Apply tells
 	if n.Isolated {
 		// The rules come first, so that it is isolated before anything is attached. What is
 		// wrong with other networks, the next Apply tells.
@@ -164,13 +179,13 @@ func (b *bridges) Ensure(_ context.Context, n queue.Network) error {
 }
 
 // remember adds a network that was not there when they were last applied.
-func (b *bridges) remember(n queue.Network) {
+func (b *Bridges) remember(n queue.Network) {
 	if !slices.Contains(b.nets, n) {
 		b.nets = append(slices.DeleteFunc(slices.Clone(b.nets), func(o queue.Network) bool { return o.Name == n.Name }), n)
 	}
 }
 
-func (b *bridges) ensure(n queue.Network) error {
+func (b *Bridges) ensure(n queue.Network) error {
 	cfg := network.BridgeConfig{Name: n.Bridge, Address: container.Gateway(n.IPv4)}
 	if n.IPv6.IsValid() {
 		cfg.Address6 = container.Gateway(n.IPv6)
@@ -184,7 +199,7 @@ func (b *bridges) ensure(n queue.Network) error {
 // connect connects a network to one outside of the host by VLAN, if it is to be. Packets that
 // a bridge itself passes on are not held up by the rules that isolate it, so one that is
 // remembered with both from before that was refused is not connected.
-func (b *bridges) connect(n queue.Network) error {
+func (b *Bridges) connect(n queue.Network) error {
 	switch {
 	case n.VLAN == 0:
 		return nil
@@ -194,12 +209,12 @@ func (b *bridges) connect(n queue.Network) error {
 	return network.EnsureTagged(b.tagged(n))
 }
 
-func (b *bridges) tagged(n queue.Network) network.Tagged {
+func (b *Bridges) tagged(n queue.Network) network.Tagged {
 	return network.Tagged{Bridge: n.Bridge, Uplink: n.Uplink, Tag: n.VLAN, Owner: network.Owner{Mark: b.mark, Name: n.Name}}
 }
 
 // Remove implements [containers.Network].
-func (b *bridges) Remove(_ context.Context, n queue.Network) error {
+func (b *Bridges) Remove(_ context.Context, n queue.Network) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	owned, err := network.Owned(b.mark)
@@ -215,14 +230,14 @@ func (b *bridges) Remove(_ context.Context, n queue.Network) error {
 		}
 	}
 	b.nets = slices.DeleteFunc(slices.Clone(b.nets), func(o queue.Network) bool { return o.Name == n.Name })
-	return b.apply()
+	return errors.Join(b.apply(), b.lookup.forget(n))
 }
 
 // Apply implements [containers.Network].
-func (b *bridges) Apply(_ context.Context, nets []queue.Network, all []containers.Exposed) (failed map[string]error, err error) {
+func (b *Bridges) Apply(_ context.Context, nets []queue.Network, all []containers.Exposed, names []containers.Named) (failed map[string]error, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.nets, b.exposed, b.told = nets, all, true
+	b.nets, b.exposed, b.named, b.told = nets, all, names, true
 	sweepShapers()
 	owned, unread := network.Owned(b.mark)
 	failed = make(map[string]error)
@@ -234,6 +249,7 @@ func (b *bridges) Apply(_ context.Context, nets []queue.Network, all []container
 		if owned[n.Name] == n.Bridge { // it may have been made while the uplink was away
 			err = errors.Join(err, b.connect(n))
 		}
+		err = errors.Join(err, b.lookup.renew(n))
 		if err != nil {
 			failed[n.Name] = err
 		}
@@ -253,11 +269,15 @@ func sweepShapers() {
 	}
 }
 
-func (b *bridges) apply() error {
+func (b *Bridges) apply() error {
 	r := network.Rules{Mark: b.mark, Partial: !b.told}
 	device := make(map[string]string, len(b.nets))
 	for _, n := range b.nets {
-		r.Subnets = append(r.Subnets, network.Subnet{Bridge: n.Bridge, Network: n.IPv4, Network6: n.IPv6, NAT: b.nat, Isolated: n.Isolated})
+		s := network.Subnet{Bridge: n.Bridge, Network: n.IPv4, Network6: n.IPv6, NAT: b.nat, Isolated: n.Isolated}
+		if b.lookup.serves() && slices.ContainsFunc(b.named, func(c containers.Named) bool { return c.Network == n.Name }) {
+			s.Names = gateways(n)
+		}
+		r.Subnets = append(r.Subnets, s)
 		device[n.Name] = n.Bridge
 	}
 	for _, e := range b.exposed {
@@ -269,10 +289,28 @@ func (b *bridges) apply() error {
 			}
 		}
 	}
-	return network.Apply(r)
+	err := network.Apply(r)
+	if b.told && (err == nil || network.Asked(r)) {
+		b.lookup.serve(b.nets, b.named)
+	}
+	return err
 }
 
+// namesPort is where names are asked for. A container may have it at the other addresses of
+// the host.
+const namesPort = 53
+
 // Listener implements [containers.Network].
-func (b *bridges) Listener(m port.Mapping) (string, error) {
-	return network.Listener(m.Protocol, m.Host)
+func (b *Bridges) Listener(m port.Mapping) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var own []netip.Addr
+	if b.lookup.serves() && m.Host == namesPort {
+		for _, n := range b.nets {
+			for _, g := range gateways(n) {
+				own = append(own, g.Addr())
+			}
+		}
+	}
+	return network.Listener(m.Protocol, m.Host, own...)
 }
