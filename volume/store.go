@@ -115,6 +115,17 @@ func (s *Store) Ensure(name string, nowMS int64) (path string, err error) {
 	return path, nil
 }
 
+// Files are the directory with the files of a volume, and the ids of their users.
+func (s *Store) Files(name string) (dir string, ids container.IDRange, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.read(name)
+	if err == nil && v.Next != nil {
+		err = fmt.Errorf("%w: the files of volume %s are being given to a container; start that container first", container.ErrBusy, name)
+	}
+	return filepath.Join(s.dir(name), dataDir), v.IDs, err
+}
+
 // sweep removes what interrupted operations have left.
 func (s *Store) sweep() error {
 	entries, err := os.ReadDir(s.Dir)
