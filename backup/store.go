@@ -335,7 +335,7 @@ func (s Store) Image(ctx context.Context, name string) (Manifest, container.Imag
 
 // VolumesIn are the files of the volumes in a backup, whose image [Store.Image] returned, by
 // the names of the volumes.
-func (m *Manifest) VolumesIn(i container.Image) map[string]container.Layer {
+func (m Manifest) VolumesIn(i container.Image) map[string]container.Layer {
 	all := make(map[string]container.Layer, len(m.Volumes))
 	for _, p := range m.Volumes {
 		all[p.Name] = container.Layer{Path: i.Layers[0].Path, Offset: p.Offset, Bytes: p.Bytes, DiffID: p.DiffID, Plain: true}

@@ -153,9 +153,3 @@ func (n *BackupName) Flags() []string {
 	}
 	return all
 }
-
-// Restore asks for a container that is made from a backup.
-type Restore struct {
-	BackupName
-	Start bool `json:"start,omitzero" doc:"Start it too."`
-}
