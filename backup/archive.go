@@ -53,11 +53,11 @@ type Manifest struct {
 	Entries int    `json:"entries"`
 	// Volumes are those whose files are in it too, each behind the one before it. DiffID is
 	// that of the container's own files alone.
-	Volumes []Part `json:"volumes,omitempty"`
+	Volumes []Packed `json:"volumes,omitempty"`
 }
 
-// Part is a tar archive behind that of the container's own files.
-type Part struct {
+// Packed is a volume in a backup: a tar archive behind that of the container's own files.
+type Packed struct {
 	Name    string `json:"name"`
 	Offset  int64  `json:"offset"`
 	Bytes   int64  `json:"bytes"`
@@ -114,7 +114,7 @@ func Write(ctx context.Context, to io.Writer, root string, ids container.IDRange
 }
 
 // pack writes a tree as an archive behind what was written before.
-func pack(ctx context.Context, to *counter, t Tree) (p Part, err error) {
+func pack(ctx context.Context, to *counter, t Tree) (p Packed, err error) {
 	p.Name, p.Offset = t.Name, to.n
 	plain := sha256.New()
 	z, err := rootfs.Compress(to)

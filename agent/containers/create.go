@@ -132,7 +132,7 @@ func (h create) begin(j *actions.Job, o *operation) {
 		s.Steps = append(s.Steps, actions.Step{Do: func(ctx context.Context) (queue.Change, error) {
 			err := o.start(ctx)
 			if err == nil && arrival.KeepIdentity {
-				err = o.well(ctx, time.Duration(arrival.WaitMS)*time.Millisecond)
+				err = proof{o}.well(ctx, time.Duration(arrival.WaitMS)*time.Millisecond)
 			}
 			if err != nil {
 				return queue.Change{}, fmt.Errorf("it was created and does not start: %w", err)

@@ -157,7 +157,7 @@ func (u *upgrading) try(ctx context.Context) (queue.Change, error) {
 	if u.rec.Intended == queue.Running {
 		err = u.start(ctx)
 		if err == nil {
-			err = u.well(ctx, time.Duration(u.args.WaitMS)*time.Millisecond)
+			err = proof{u.operation}.well(ctx, time.Duration(u.args.WaitMS)*time.Millisecond)
 		}
 		if err != nil {
 			u.said = u.lastSaid(ctx)

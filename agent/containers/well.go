@@ -11,9 +11,12 @@ import (
 	"github.com/hostler-io/hostler/protocol/contract"
 )
 
+// proof is how a container that was just started shows that it works.
+type proof struct{ *operation }
+
 // well waits until the container is healthy, or has run for a while if it has no check. A
 // limit of 0 is none.
-func (o *operation) well(ctx context.Context, limit time.Duration) error {
+func (o proof) well(ctx context.Context, limit time.Duration) error {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it was not healthy within %s", contract.Words(limit)))
@@ -49,7 +52,7 @@ func (o *operation) well(ctx context.Context, limit time.Duration) error {
 }
 
 // probe makes one check.
-func (o *operation) probe(ctx context.Context, check contract.Check) error {
+func (o proof) probe(ctx context.Context, check contract.Check) error {
 	ctx, cancel := context.WithTimeout(ctx, check.Timeout())
 	defer cancel()
 	at := Probed{Runtime: o.runtime, Name: string(o.rec.Name), CTID: o.rec.CTID, Addresses: o.seen.Addresses}
@@ -61,7 +64,7 @@ func (o *operation) probe(ctx context.Context, check contract.Check) error {
 
 // lives tells why the container does not run by the first process that it was started
 // with; 0 if that is not known.
-func (o *operation) lives(ctx context.Context, pid int) error {
+func (o proof) lives(ctx context.Context, pid int) error {
 	info, err := o.runtime.Inspect(ctx, string(o.rec.Name))
 	switch {
 	case err != nil:
