@@ -307,6 +307,9 @@ func (m *mover) undo(ctx context.Context, at step, why error) error {
 	if ran {
 		m.Say("%s runs again on %s.", m.ref.Name, m.ref.Host)
 	}
+	if err := m.forgetBackups(ctx); err != nil {
+		m.Say("hostler: the backup of the move stays: %s; to remove it: hostler backup rm HOST %s", term.Printable(err.Error()), m.p.backup)
+	}
 	return why
 }
 
