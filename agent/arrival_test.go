@@ -22,7 +22,7 @@ func TestArrival(t *testing.T) {
 	net, s := &wires{}, &shelf{owned: make(map[string]int)}
 	in(t, func(c *agent.Config) {
 		c.Network, c.Limiter, c.Volumes = net, &kernel{limits: make(map[int]limit.Limits)}, s
-		c.Backups = &archive{of: container.CTID(ctid(2).String()), volumes: map[string]container.Layer{"data": {}}, kept: setting.New{Labels: []string{"app=web"}, Expose: []string{"22:22/tcp"}}}
+		c.Backups = &archive{of: container.CTID(ctid(2).String()), volumes: map[string]container.Layer{"data": {}}, kept: setting.New{Template: "registry.example/web:1", Labels: []string{"app=web"}, Expose: []string{"22:22/tcp"}}}
 	}, func(t *testing.T, w *world) {
 		comes := func(n byte, volume string) protocol.Spec {
 			spec := creation(n, true)
@@ -45,7 +45,7 @@ func TestArrival(t *testing.T) {
 		w.pass(time.Minute)
 		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
 		d, _, err := agent.Remembered(t.Context(), w.agent, "ct-2")
-		if err != nil || d.Settings.Hostname != "www" || d.Settings.Start.Order != 7 || !slices.Equal(d.Labels, []string{"app=web"}) || s.owned["data"] != 1 {
+		if err != nil || d.Settings.Hostname != "www" || d.Settings.Start.Order != 7 || d.Template != "registry.example/web:1" || !slices.Equal(d.Labels, []string{"app=web"}) || s.owned["data"] != 1 {
 			t.Errorf("it is kept as %+v, %v", d, err)
 		}
 		if got, want := net.lead(), []string{"8080:80/tcp 10.9.0.2"}; !slices.Equal(got, want) {

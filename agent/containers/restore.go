@@ -83,6 +83,7 @@ func (o *operation) backedUp(ctx context.Context, c *Containers) (*container.Ima
 		}
 		b.Image.Copy = false
 		o.rec.Settings.Start.Order = max(0, args.StartOrder)
+		o.rec.Template = cmp.Or(b.Kept.Template, o.rec.Template) // an upgrade goes on from there
 	}
 	// Its runtime is durable before anything is made with it.
 	o.rec.Runtime = string(b.Kind)

@@ -20,6 +20,9 @@ func (m *mover) look(ctx context.Context, what string) (err error) {
 			return term.Cannot(what, err)
 		}
 	}
+	if err := p.away(); err != nil {
+		return err
+	}
 	if p.near, err = m.r.Containers(ctx, m.ref.Host); err == nil {
 		p.others, err = m.r.Containers(ctx, m.to)
 	}

@@ -82,7 +82,8 @@ start ends the move there. It never runs on both: the other host starts it after
 first one has stopped it, and the first one after the other has removed it.
 
 Snapshots do not move: a container that has some is moved only with --drop-snapshots.
-Backups stay on the first host, and so do directories of the host that it mounts.`,
+Backups stay on the first host, and so do directories of the host that it mounts. After
+which others it is started is not kept, for those are not on the other host.`,
 		Example:           "  hostler ct move edge-01/web edge-02\n  hostler ct move edge-01/web edge-02 --dry-run\n  hostler ct move edge-01/db edge-02 --wait 5m --yes -o json",
 		ValidArgsFunction: d.Completing(conn.ContainerNames),
 	}

@@ -81,6 +81,25 @@ func refused(where, why, next string) error {
 	return &term.Failure{Code: term.ExitRefused, What: "cannot move " + where, Why: why, Next: next}
 }
 
+// away tells why one of the hosts would answer nothing now; nil if both would.
+func (p *picture) away() error {
+	for _, h := range []api.Host{p.from, p.to} {
+		why := ""
+		switch {
+		case h.State != "approved":
+			why = fmt.Sprintf("host %s is %s", h.ID, h.State)
+		case h.Connectivity != "online" && h.Connectivity != "late":
+			why = fmt.Sprintf("host %s is %s", h.ID, h.Connectivity)
+		case h.Degraded != "":
+			why = fmt.Sprintf("host %s accepts nothing new: %s", h.ID, h.Degraded)
+		}
+		if why != "" {
+			return refused(p.from.ID+"/"+p.name, why, "hostler why "+h.ID)
+		}
+	}
+	return nil
+}
+
 // obstacles are all reasons for which the other host could not run the container, as far as
 // they can be known before it is stopped.
 func (p *picture) obstacles() (why []string) {
@@ -90,11 +109,6 @@ func (p *picture) obstacles() (why []string) {
 		}
 	}
 	to, d := p.to.ID, p.details
-	for _, h := range []api.Host{p.from, p.to} {
-		add(h.State != "approved", "host %s is %s", h.ID, h.State)
-		add(h.Connectivity != "online" && h.Connectivity != "late", "host %s is %s", h.ID, h.Connectivity)
-		add(h.Degraded != "", "host %s accepts nothing new: %s", h.ID, h.Degraded)
-	}
 	add(p.from.Arch != "" && p.to.Arch != "" && p.from.Arch != p.to.Arch, "its files are for %s, and %s is %s", p.from.Arch, to, p.to.Arch)
 	add(slices.ContainsFunc(p.others, func(c api.Container) bool { return c.Name == p.name }), "%s has another container %s", to, p.name)
 	add(p.source.State == "frozen", "it is frozen; let it run first: hostler ct unfreeze")

@@ -71,9 +71,6 @@ func TestRefused(t *testing.T) {
 		"is being moved to edge-03":  still(func(p *picture) { p.details.Moving = &api.ContainerMove{To: "edge-03"} }),
 		"no move of it is under way": still(there),
 		"edge-02 is arm64":           still(func(p *picture) { p.to.Arch = "arm64" }),
-		"host edge-02 is offline":    still(func(p *picture) { p.to.Connectivity = "offline" }),
-		"host edge-02 is revoked":    still(func(p *picture) { p.to.State = "revoked" }),
-		"accepts nothing new":        still(func(p *picture) { p.to.Degraded = "its disk is full" }),
 		"another container web":      still(func(p *picture) { p.others = []api.Container{{Name: "web", CTID: "2"}} }),
 		"--drop-snapshots":           still(func(p *picture) { p.details.Snapshots = make([]api.ContainerSnapshot, 2) }),
 		"container db has its volume": still(func(p *picture) {
@@ -87,6 +84,16 @@ func TestRefused(t *testing.T) {
 	} {
 		if steps, err := p.left(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v", want, steps, err)
+		}
+	}
+	for want, p := range map[string]*picture{
+		"host edge-02 is offline": still(func(p *picture) { p.to.Connectivity = "offline" }),
+		"host edge-01 is offline": still(moving, func(p *picture) { p.from.Connectivity = "offline" }),
+		"host edge-02 is revoked": still(func(p *picture) { p.to.State = "revoked" }),
+		"accepts nothing new":     still(func(p *picture) { p.to.Degraded = "its disk is full" }),
+	} {
+		if err := p.away(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
 		}
 	}
 	for name, p := range map[string]*picture{
