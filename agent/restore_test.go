@@ -17,10 +17,14 @@ import (
 )
 
 // archive is the one backup of a host.
-type archive struct{ kept setting.New }
+type archive struct {
+	kept    setting.New
+	of      container.CTID
+	volumes map[string]container.Layer
+}
 
-func (a *archive) Image(context.Context, string, string) (container.Kind, container.Image, setting.New, error) {
-	return container.KindLXC, container.Image{}, a.kept, nil
+func (a *archive) Image(context.Context, string, string) (containers.StoredBackup, error) {
+	return containers.StoredBackup{CTID: a.of, Kind: container.KindLXC, Kept: a.kept, Volumes: a.volumes}, nil
 }
 
 func (a *archive) Newest(context.Context) (map[container.CTID]containers.GoodBackup, error) {
@@ -34,7 +38,7 @@ func TestRestoreKeeps(t *testing.T) {
 	net := &wires{listens: map[string]string{"22/tcp": "sshd, process 7"}}
 	in(t, func(c *agent.Config) {
 		c.Network, c.Limiter = net, &kernel{limits: make(map[int]limit.Limits)}
-		c.Backups = &archive{setting.New{
+		c.Backups = &archive{kept: setting.New{
 			Class: "cloned", Offline: "keep", Labels: []string{"app=web"}, Limits: []string{"memory=64MiB"}, Env: []string{"A=b"}, Command: []string{"/bin/job"},
 			Expose: []string{"22:22/tcp", "53:53/udp", "8080:80/tcp"},
 		}}

@@ -30,6 +30,11 @@ func (s *shelf) Ensure(name string, _ int64) (string, error) {
 	return "/volumes/" + name, nil
 }
 
+func (s *shelf) Fill(name string, now int64, _ container.Layer) error {
+	_, err := s.Ensure(name, now)
+	return err
+}
+
 func (s *shelf) Own(_ context.Context, name string, _ container.IDRange) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

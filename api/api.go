@@ -584,4 +584,7 @@ type Backup struct {
 	Scheduled bool       `json:"scheduled,omitempty"` // a schedule has made it
 	Verified  *time.Time `json:"verified,omitempty"`  // when all of it was read last, and found good
 	Problem   string     `json:"problem,omitempty"`   // why it cannot be used
+	From      string     `json:"from,omitempty"`      // the host that it was brought from; empty if this host has made it
+	CTID      string     `json:"ctid,omitempty"`      // the id of the container
+	Volumes   []string   `json:"volumes,omitempty"`   // whose files are in it, too
 }

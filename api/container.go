@@ -66,8 +66,16 @@ type ContainerDetails struct {
 	Mounts  []string `json:"mounts,omitempty"`
 	Ports   []string `json:"ports"` // of the host, that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp
 	InitPID int      `json:"init_pid,omitempty"`
+	// Moving is where it is moved to; left out if it stays.
+	Moving *ContainerMove `json:"moving,omitempty"`
 	// Snapshots are those of its files, the newest first; none if its runtime makes none.
 	Snapshots []ContainerSnapshot `json:"snapshots,omitempty"`
+}
+
+// ContainerMove is that a container was stopped to be moved to another host.
+type ContainerMove struct {
+	To  string `json:"to"`
+	Ran bool   `json:"ran,omitempty"` // it was to run
 }
 
 // ContainerSnapshot is an earlier state of the files of a container.

@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/image/rootfs"
 	"github.com/hostler-io/hostler/internal/frame"
+	"github.com/hostler-io/hostler/protocol/mount"
 	"github.com/hostler-io/hostler/protocol/setting"
 )
 
@@ -39,6 +40,8 @@ type Manifest struct {
 	Number uint64 `json:"number"`
 	// Scheduled tells that a schedule has made it, which may remove it, too.
 	Scheduled bool `json:"scheduled,omitzero"`
+	// From is the host that it was brought from; empty if this host has made it.
+	From string `json:"from,omitzero"`
 	// Image is what runs in it, and how; it has no layers.
 	Image container.Image `json:"image"`
 	// Kept is how the container was kept.
@@ -48,6 +51,24 @@ type Manifest struct {
 	SHA256  string `json:"sha256"`
 	DiffID  string `json:"diff_id"`
 	Entries int    `json:"entries"`
+	// Volumes are those whose files are in it too, each behind the one before it. DiffID is
+	// that of the container's own files alone.
+	Volumes []Packed `json:"volumes,omitempty"`
+}
+
+// Packed is a volume in a backup: a tar archive behind that of the container's own files.
+type Packed struct {
+	Name    string `json:"name"`
+	Offset  int64  `json:"offset"`
+	Bytes   int64  `json:"bytes"`
+	DiffID  string `json:"diff_id"`
+	Entries int    `json:"entries"`
+}
+
+// Tree is a directory whose files are of users that have ids.
+type Tree struct {
+	Name, Root string
+	IDs        container.IDRange
 }
 
 // MaxBytes is how long an archive may be.
@@ -66,27 +87,44 @@ type Verifier interface {
 	Verify(sig, body []byte) error
 }
 
-// Write writes the root directory of a container, whose users have ids, and the signed
-// manifest, which it completes.
-func Write(ctx context.Context, to io.Writer, root string, ids container.IDRange, m Manifest, key Signer) (Manifest, error) {
-	packed, plain := sha256.New(), sha256.New()
+// Write writes the root directory of a container, whose users have ids, its volumes, and
+// the signed manifest, which it completes.
+func Write(ctx context.Context, to io.Writer, root string, ids container.IDRange, m Manifest, key Signer, volumes ...Tree) (Manifest, error) {
+	packed := sha256.New()
 	count := &counter{to: io.MultiWriter(to, packed)}
-	z, err := rootfs.Compress(count)
+	own, err := pack(ctx, count, Tree{Root: root, IDs: ids})
 	if err != nil {
 		return m, err
 	}
-	m.Entries, err = rootfs.Archive(ctx, root, ids, io.MultiWriter(z, plain))
-	if err := errors.Join(err, z.Close()); err != nil {
-		return m, err
+	m.Entries, m.DiffID = own.Entries, own.DiffID
+	for _, v := range volumes {
+		p, err := pack(ctx, count, v)
+		if err != nil {
+			return m, fmt.Errorf("volume %s: %w", v.Name, err)
+		}
+		m.Volumes = append(m.Volumes, p)
 	}
-	m.Form, m.Bytes = form, count.n
-	m.SHA256, m.DiffID = hex.EncodeToString(packed.Sum(nil)), "sha256:"+hex.EncodeToString(plain.Sum(nil))
+	m.Form, m.Bytes, m.SHA256 = form, count.n, hex.EncodeToString(packed.Sum(nil))
 	end, err := seal(m, key)
 	if err != nil {
 		return m, err
 	}
 	_, err = to.Write(end)
 	return m, err
+}
+
+// pack writes a tree as an archive behind what was written before.
+func pack(ctx context.Context, to *counter, t Tree) (p Packed, err error) {
+	p.Name, p.Offset = t.Name, to.n
+	plain := sha256.New()
+	z, err := rootfs.Compress(to)
+	if err != nil {
+		return p, err
+	}
+	p.Entries, err = rootfs.Archive(ctx, t.Root, t.IDs, io.MultiWriter(z, plain))
+	err = errors.Join(err, z.Close())
+	p.Bytes, p.DiffID = to.n-p.Offset, "sha256:"+hex.EncodeToString(plain.Sum(nil))
+	return p, err
 }
 
 type counter struct {
@@ -123,6 +161,11 @@ func Read(f io.ReaderAt, size int64, key Verifier) (m Manifest, err error) {
 	if err := key.Verify(sig, text); err != nil {
 		return m, fmt.Errorf("%w: it was not signed by the key of this host, or was changed since: %w", ErrArchive, err)
 	}
+	return decode(text, start)
+}
+
+// decode reads a manifest whose signature is verified, behind an archive of that length.
+func decode(text []byte, start int64) (m Manifest, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&m); err != nil || m.Form != form {
@@ -130,6 +173,13 @@ func Read(f io.ReaderAt, size int64, key Verifier) (m Manifest, err error) {
 	}
 	if m.Bytes != start || m.Bytes > MaxBytes || !strings.HasPrefix(m.DiffID, "sha256:") || len(m.Image.Layers) > 0 {
 		return Manifest{}, fmt.Errorf("%w: it has %d bytes, and its manifest tells of %d", ErrArchive, start, m.Bytes)
+	}
+	end := int64(1) // of what lies before a part; the container's own files come first
+	for _, p := range m.Volumes {
+		if p.Offset < end || p.Bytes < 1 || p.Offset > m.Bytes-p.Bytes || !strings.HasPrefix(p.DiffID, "sha256:") || mount.CheckName(p.Name) != nil {
+			return Manifest{}, fmt.Errorf("%w: volume %.80q lies where none can be", ErrArchive, p.Name)
+		}
+		end = p.Offset + p.Bytes
 	}
 	return m, nil
 }
@@ -143,23 +193,31 @@ func Verify(ctx context.Context, f *os.File, key Verifier) (m Manifest, err erro
 	if m, err = Read(f, i.Size(), key); err != nil {
 		return m, err
 	}
+	return m, m.copyTo(ctx, io.Discard, f)
+}
+
+// copyTo copies the archive from a file, and holds it against the manifest.
+func (m *Manifest) copyTo(ctx context.Context, to io.Writer, f io.ReaderAt) error {
 	sum, buffer := sha256.New(), make([]byte, 1<<20)
 	r := io.NewSectionReader(f, 0, m.Bytes)
 	for {
 		if ctx.Err() != nil {
-			return m, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		n, err := r.Read(buffer)
 		sum.Write(buffer[:n])
+		if _, bad := to.Write(buffer[:n]); bad != nil {
+			return bad
+		}
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return m, err
+			return err
 		}
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != m.SHA256 {
-		return m, fmt.Errorf("%w: its archive was changed: it has the digest %s, and its manifest says %s", ErrArchive, got, m.SHA256)
+		return fmt.Errorf("%w: its archive was changed: it has the digest %s, and its manifest says %s", ErrArchive, got, m.SHA256)
 	}
-	return m, nil
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -103,8 +104,16 @@ func (s *sparing) Write(b []byte) (int, error) {
 	return s.to.Write(b)
 }
 
-// Create makes a backup of a root directory. One of that name is container.ErrExists.
-func (s Store) Create(ctx context.Context, name, root string, ids container.IDRange, m Manifest) (Backup, error) {
+// Create makes a backup of a root directory, and of volumes. One of that name is
+// container.ErrExists.
+func (s Store) Create(ctx context.Context, name, root string, ids container.IDRange, m Manifest, volumes ...Tree) (Backup, error) {
+	return s.put(ctx, name, m, func(to io.Writer, m Manifest) (Manifest, error) {
+		return Write(ctx, to, root, ids, m, s.Signer, volumes...)
+	})
+}
+
+// put makes the file of a backup, which write writes under the next number.
+func (s Store) put(ctx context.Context, name string, m Manifest, write func(io.Writer, Manifest) (Manifest, error)) (Backup, error) {
 	path, err := s.file(name)
 	if err != nil {
 		return Backup{}, err
@@ -134,7 +143,7 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 	if m.Number, err = s.next(m.CTID); err != nil {
 		return Backup{}, errors.Join(err, f.Close(), os.Remove(staging))
 	}
-	m, err = Write(ctx, &sparing{to: f}, root, ids, m, s.Signer)
+	m, err = write(&sparing{to: f}, m)
 	if err := errors.Join(err, f.Sync()); err != nil {
 		return Backup{}, errors.Join(fmt.Errorf("backup %s: %w", name, err), f.Close(), os.Remove(staging))
 	}
@@ -316,8 +325,22 @@ func (s Store) Image(ctx context.Context, name string) (Manifest, container.Imag
 	}
 	i := b.Image
 	i.Reference, i.Copy = "backup "+name, true
-	i.Layers = []container.Layer{{Path: path, DiffID: b.DiffID, Plain: true}}
+	own := container.Layer{Path: path, DiffID: b.DiffID, Plain: true}
+	if len(b.Volumes) > 0 {
+		own.Bytes = b.Volumes[0].Offset
+	}
+	i.Layers = []container.Layer{own}
 	return b.Manifest, i, nil
+}
+
+// VolumesIn are the files of the volumes in a backup, whose image [Store.Image] returned, by
+// the names of the volumes.
+func (m Manifest) VolumesIn(i container.Image) map[string]container.Layer {
+	all := make(map[string]container.Layer, len(m.Volumes))
+	for _, p := range m.Volumes {
+		all[p.Name] = container.Layer{Path: i.Layers[0].Path, Offset: p.Offset, Bytes: p.Bytes, DiffID: p.DiffID, Plain: true}
+	}
+	return all
 }
 
 // Retain removes the backups of a container that a schedule has made, but for the newest

@@ -31,6 +31,8 @@ type Image struct {
 // Layer is a file of the host, a tar archive that is compressed or not.
 type Layer struct {
 	Path string
+	// Offset and Bytes are where it lies in the file. No bytes are the whole file.
+	Offset, Bytes int64 `json:",omitzero"`
 	// DiffID is the digest of the uncompressed bytes; empty if it is unknown.
 	DiffID string
 	// Plain tells that it is a whole tree, in which no name hides anything.

@@ -3,16 +3,20 @@
 package integration
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/hostler-io/hostler/client"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/data"
 )
 
-// backupPoints kills what makes a backup: in the end there is one, it is whole, and
-// nothing is left beside it. What was cut short is there until the next one is made.
+// backupPoints kills what makes a backup, and what takes one that a host has exported: in
+// the end there is one, it is whole, and nothing is left beside it. What was cut short is
+// there until the next one is made.
 func backupPoints(t *testing.T) {
 	c := newWreck(t)
 	l := c.addLimb(t, "edge-01", true)
@@ -26,13 +30,12 @@ func backupPoints(t *testing.T) {
 		return other
 	}
 	ask := func(s protocol.Spec) protocol.State { return c.end(t, l, c.step(t, l, s)).State }
-	backUp := func(t *testing.T) {
-		id := newCTID()
-		ask(protocol.Spec{Kind: protocol.KindCreate, Target: id, Name: "web", Args: &protocol.CreateArgs{Template: "busybox"}})
+	untilWhole := func(t *testing.T, attempt func(data.BackupName)) {
+		t.Helper()
 		for state := protocol.StateFailed; state != protocol.StateDone; {
 			n++
 			name := data.BackupName{Backup: fmt.Sprintf("b%d", n)}
-			ask(protocol.Spec{Kind: protocol.KindBackup, Target: id, Args: &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: name}}})
+			attempt(name)
 			state = ask(protocol.Spec{Kind: protocol.KindBackupVerify, Args: &protocol.BackupArgs{BackupName: name}})
 			for _, e := range left() {
 				if e == ".new-"+name.Backup {
@@ -43,10 +46,35 @@ func backupPoints(t *testing.T) {
 		if other := left(); len(other) > 0 {
 			t.Errorf("beside whole backups there are %q", other)
 		}
+	}
+	backUp := func(t *testing.T) {
+		id := newCTID()
+		ask(protocol.Spec{Kind: protocol.KindCreate, Target: id, Name: "web", Args: &protocol.CreateArgs{Template: "busybox"}})
+		untilWhole(t, func(name data.BackupName) {
+			ask(protocol.Spec{Kind: protocol.KindBackup, Target: id, Args: &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: name}}})
+		})
 		ask(protocol.Spec{Kind: protocol.KindDestroy, Target: id, Args: &protocol.StopArgs{GraceMS: 100}})
 	}
-	c.strikes(t, strike{"S44", l.victim, backUp})
-	if halves != 1 {
-		t.Errorf("%d backups were seen that were cut short, want the one that was killed before it had its name", halves)
+	var wire bytes.Buffer
+	bring := func(t *testing.T) {
+		if wire.Len() == 0 {
+			id := c.step(t, l, protocol.Spec{Kind: protocol.KindBackupExport, Args: &protocol.BackupArgs{BackupName: data.BackupName{Backup: fmt.Sprintf("b%d", n)}}})
+			c.end(t, l, id)
+			c.insist(t, "reading the exported backup", func(ctx context.Context) error {
+				wire.Reset()
+				next, err := c.api.Output(ctx, client.Reading{Action: id.String(), FD: "stdout", Follow: true}, &wire)
+				if err == nil && next != -1 {
+					err = fmt.Errorf("its output ends at %d", next)
+				}
+				return err
+			})
+		}
+		untilWhole(t, func(name data.BackupName) {
+			ask(protocol.Spec{Kind: protocol.KindBackupImport, Args: &protocol.BackupImportArgs{BackupName: name, Input: c.payload(t, wire.Bytes())}})
+		})
+	}
+	c.strikes(t, strike{"S44", l.victim, backUp}, strike{"S44", l.victim, bring})
+	if halves != 2 {
+		t.Errorf("%d backups were seen that were cut short, want the two that were killed before they had their names", halves)
 	}
 }

@@ -51,6 +51,7 @@ var powers = []power{
 	{"files brought into containers outside allowed paths", []protocol.Kind{protocol.KindContainerPush}, byPath},
 	{"files fetched from containers outside allowed paths", []protocol.Kind{protocol.KindContainerPull}, byPath},
 	{"images, which hold all files of the containers that they were made of", []protocol.Kind{protocol.KindImageExport}, byNothing},
+	{"backups, which hold all files of their containers", []protocol.Kind{protocol.KindBackupExport}, byNothing},
 	{"new containers, which can be privileged, mount the host's directories and bring hooks and raw keys", []protocol.Kind{protocol.KindCreate, protocol.KindClone}, byNothing},
 	{"containers of others, which can be privileged", []protocol.Kind{protocol.KindAdopt}, byNothing},
 	{"the configuration of containers: privileges, host mounts, hooks and raw keys", []protocol.Kind{protocol.KindConfig, protocol.KindSet}, byNothing},

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/image/rootfs"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/tree"
@@ -34,6 +35,8 @@ func (notFound) Is(target error) bool { return target == container.ErrNotFound }
 type Store struct {
 	Dir string
 	mu  sync.Mutex
+	// filling are the directories that volumes are unpacked into just now.
+	filling map[string]bool
 }
 
 // Volume is what is known of a volume.
@@ -44,6 +47,8 @@ type Volume struct {
 	IDs container.IDRange `json:"ids,omitzero"`
 	// Next are those that its files are being given to; nil if that is done.
 	Next *container.IDRange `json:"next,omitempty"`
+	// Filled is the digest of the archive that it was made of, until a container has it.
+	Filled string `json:"filled,omitempty"`
 }
 
 const (
@@ -101,18 +106,92 @@ func (s *Store) Ensure(name string, nowMS int64) (path string, err error) {
 		return "", err
 	}
 	staging := s.dir(newPrefix + name)
-	if err := errors.Join(os.Mkdir(staging, 0o700), os.Mkdir(filepath.Join(staging, dataDir), 0o755), s.write(staging, Volume{Name: name, MadeMS: nowMS})); err != nil {
+	if err := errors.Join(os.Mkdir(staging, 0o700), os.Mkdir(filepath.Join(staging, dataDir), 0o755)); err != nil {
 		return "", err
 	}
+	return path, s.place(staging, Volume{Name: name, MadeMS: nowMS})
+}
+
+// place gives a volume that is made its name.
+func (s *Store) place(staging string, v Volume) error {
+	if err := s.write(staging, v); err != nil {
+		return err
+	}
+	name := v.Name
 	failpoint.Before(failpoint.VolumeMade)
 	if err := unix.Renameat2(unix.AT_FDCWD, staging, unix.AT_FDCWD, s.dir(name), unix.RENAME_NOREPLACE); err != nil {
-		return "", fmt.Errorf("volume %s: %w", name, &os.PathError{Op: "rename", Path: s.dir(name), Err: err})
+		return fmt.Errorf("volume %s: %w", name, &os.PathError{Op: "rename", Path: s.dir(name), Err: err})
 	}
 	if err := durable.Sync(s.Dir); err != nil {
-		return "", err
+		return err
 	}
 	failpoint.After(failpoint.VolumeMade)
-	return path, nil
+	return nil
+}
+
+// Fill makes a volume with the files of an archive. One that is there is
+// [container.ErrExists], unless it was made of the same archive and no container has had it
+// since. Other volumes can be used meanwhile.
+func (s *Store) Fill(name string, nowMS int64, from container.Layer) error {
+	staging := s.dir(newPrefix + name)
+	there, err := s.beginFill(name, staging, from.DiffID)
+	if err != nil || there {
+		return err
+	}
+	data := filepath.Join(staging, dataDir)
+	err = os.Mkdir(data, 0o755)
+	if err == nil {
+		err = rootfs.Unpack(data, []container.Layer{from}, container.IDRange{})
+	}
+	if err == nil {
+		err = syncFS(staging)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.filling, filepath.Base(staging))
+	if err == nil {
+		err = s.place(staging, Volume{Name: name, MadeMS: nowMS, Filled: from.DiffID})
+	}
+	if err != nil {
+		return fmt.Errorf("volume %s: %w", name, errors.Join(err, os.RemoveAll(staging)))
+	}
+	return nil
+}
+
+// beginFill makes the directory that a volume is unpacked into, unless the volume is there.
+func (s *Store) beginFill(name, staging, digest string) (there bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.read(name)
+	switch {
+	case err == nil && v.Filled != "" && v.Filled == digest && v.Next == nil:
+		return true, nil
+	case err == nil:
+		return false, fmt.Errorf("%w: this host has a volume %s, whose files are others; see hostler volume ls, and remove it if nothing needs it: hostler volume rm", container.ErrExists, name)
+	case !errors.Is(err, ErrNotFound) || mount.CheckName(name) != nil:
+		return false, err
+	case s.filling[filepath.Base(staging)]:
+		return false, fmt.Errorf("%w: volume %s is being made", container.ErrBusy, name)
+	}
+	if s.filling == nil {
+		s.filling = make(map[string]bool)
+	}
+	if err := errors.Join(os.MkdirAll(s.Dir, 0o711), s.sweep(), os.Mkdir(staging, 0o700)); err != nil {
+		return false, err
+	}
+	s.filling[filepath.Base(staging)] = true
+	return false, nil
+}
+
+// Files are the directory with the files of a volume, and the ids of their users.
+func (s *Store) Files(name string) (dir string, ids container.IDRange, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.read(name)
+	if err == nil && v.Next != nil {
+		err = fmt.Errorf("%w: the files of volume %s are being given to a container; start that container first", container.ErrBusy, name)
+	}
+	return filepath.Join(s.dir(name), dataDir), v.IDs, err
 }
 
 // sweep removes what interrupted operations have left.
@@ -122,6 +201,9 @@ func (s *Store) sweep() error {
 		return nil
 	}
 	for _, e := range entries {
+		if s.filling[e.Name()] {
+			continue
+		}
 		if strings.HasPrefix(e.Name(), newPrefix) || strings.HasPrefix(e.Name(), gonePrefix) {
 			err = errors.Join(err, os.RemoveAll(s.dir(e.Name())))
 		}
@@ -135,7 +217,7 @@ func (s *Store) Own(ctx context.Context, name string, ids container.IDRange) err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, err := s.read(name)
-	if err != nil || v.IDs == ids && v.Next == nil {
+	if err != nil || v.IDs == ids && v.Next == nil && v.Filled == "" {
 		return err
 	}
 	shifts := []tree.Shift{shift(v.IDs, ids)}
@@ -156,7 +238,7 @@ func (s *Store) Own(ctx context.Context, name string, ids container.IDRange) err
 	if err := errors.Join(os.Chown(s.dir(name), 0, int(ids.First)), os.Chmod(s.dir(name), mode), syncFS(s.dir(name))); err != nil {
 		return err
 	}
-	v.IDs, v.Next = ids, nil
+	v.IDs, v.Next, v.Filled = ids, nil, ""
 	return s.write(s.dir(name), v)
 }
 

@@ -57,7 +57,7 @@ func (c *Containers) good(m *managed) GoodBackup {
 // ActionEnded follows the end of an action that may have made or removed a backup.
 func ActionEnded(c *Containers, k protocol.Kind) {
 	switch k {
-	case protocol.KindBackup, protocol.KindBackupVerify, protocol.KindBackupRemove:
+	case protocol.KindBackup, protocol.KindBackupVerify, protocol.KindBackupRemove, protocol.KindBackupImport:
 		c.backed.tick.At(c.cfg.Loop.Now())
 	}
 }

@@ -61,7 +61,7 @@ func (h clone) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 		Labels: slices.Clone(was.Labels), Template: was.Template, MAC: container.MAC(container.CTID(s.Target.String())), Settings: was.Settings,
 	}
 	rec.Settings.Hostname = protocol.ContainerName(protocol.ArgsOf[protocol.CloneArgs](s).Hostname)
-	rec.Settings.Ports, rec.Settings.Opening, rec.Settings.Mounts, rec.Settings.Paused, rec.Settings.RolledBack, rec.Settings.Upgraded, rec.Settings.Address6 = nil, nil, nil, "", "", "", ""
+	rec.Settings.Ports, rec.Settings.Opening, rec.Settings.Mounts, rec.Settings.Paused, rec.Settings.RolledBack, rec.Settings.Upgraded, rec.Settings.Address6, rec.Settings.Moving = nil, nil, nil, "", "", "", "", nil
 	return keep(rec), nil
 }
 

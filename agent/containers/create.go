@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
@@ -123,9 +124,17 @@ func (h create) begin(j *actions.Job, o *operation) {
 			s.Steps = append(s.Steps, actions.Step{Do: o.forget})
 		}
 	}
+	arrival := protocol.ArgsOf[protocol.RestoreArgs](o.spec).Arrival
+	if arrival.KeepIdentity && o.rec.Made { // by an action before this one
+		s.Steps = nil
+	}
 	if argsOf(o.spec).Start {
 		s.Steps = append(s.Steps, actions.Step{Do: func(ctx context.Context) (queue.Change, error) {
-			if err := o.start(ctx); err != nil {
+			err := o.start(ctx)
+			if err == nil && arrival.KeepIdentity {
+				err = proof{o}.well(ctx, time.Duration(arrival.WaitMS)*time.Millisecond)
+			}
+			if err != nil {
 				return queue.Change{}, fmt.Errorf("it was created and does not start: %w", err)
 			}
 			return queue.Change{}, nil
@@ -148,9 +157,6 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 			Privileged: argsOf(o.spec).Privileged, Pull: argsOf(o.spec).Pull,
 			Hostname: string(o.rec.Settings.Hostname), Env: o.rec.Settings.Env, Command: o.rec.Settings.Command,
 		}
-		if spec.Mounts, err = (mounted{o}).mounts(ctx); err != nil {
-			return queue.Change{}, err
-		}
 		switch o.spec.Kind {
 		case protocol.KindRestore:
 			spec.Env, spec.Command = nil, nil // the backup says what runs in it
@@ -158,6 +164,9 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 		case protocol.KindDemote:
 			spec.Env, spec.Command = nil, nil // the image says it
 			err = o.demoted(ctx, h.Containers)
+		}
+		if err == nil { // a restore has made its volumes
+			spec.Mounts, err = (mounted{o}).mounts(ctx)
 		}
 		if err == nil {
 			err = o.produce(ctx, spec)

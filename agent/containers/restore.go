@@ -19,12 +19,21 @@ import (
 
 // Backups are those of a host. It is safe for concurrent use.
 type Backups interface {
-	// Image verifies all of a backup, and returns what a container is made from then,
-	// the runtime that it was of, and how it was kept. An empty target is the host itself.
-	Image(ctx context.Context, target, name string) (container.Kind, container.Image, setting.New, error)
+	// Image verifies all of a backup, and returns what a container is made from then. An
+	// empty target is the host itself.
+	Image(ctx context.Context, target, name string) (StoredBackup, error)
 	// Newest tells the newest backup of each container that was read as a whole and found
 	// good. It may wait for a disk.
 	Newest(ctx context.Context) (map[container.CTID]GoodBackup, error)
+}
+
+// StoredBackup is what a container is made from that is restored.
+type StoredBackup struct {
+	CTID    container.CTID // of the container that was backed up
+	Kind    container.Kind // of its runtime
+	Image   container.Image
+	Kept    setting.New                // how it was kept
+	Volumes map[string]container.Layer // the files of its volumes, by name, as far as they are in it
 }
 
 // GoodBackup is the newest good backup of a container. One without a name is none.
@@ -48,7 +57,7 @@ func argsOf(s *protocol.Spec) protocol.CreateArgs {
 	case *protocol.DemoteArgs:
 		return protocol.CreateArgs{Template: a.Image, Runtime: a.Runtime, Pull: container.PullNever, Start: a.Start}
 	case *protocol.RestoreArgs:
-		return protocol.CreateArgs{Template: backupTemplate + a.Backup, Start: a.Start}
+		return protocol.CreateArgs{Template: backupTemplate + a.Backup, Start: a.Start, Privileged: a.Privileged, Hostname: protocol.ContainerName(a.Hostname), Network: a.Network, Volumes: a.Volumes, Mounts: a.Mounts, Expose: a.Expose}
 	}
 	return protocol.ArgsOf[protocol.CreateArgs](s)
 }
@@ -60,21 +69,41 @@ func (o *operation) backedUp(ctx context.Context, c *Containers) (*container.Ima
 		return nil, fmt.Errorf("%w: this host has no backups", actions.CodeUnsupported)
 	}
 	args := protocol.ArgsOf[protocol.RestoreArgs](o.spec)
-	kind, img, kept, err := o.cfg.Backups.Image(ctx, args.Target, args.Backup)
+	b, err := o.cfg.Backups.Image(ctx, args.Target, args.Backup)
 	if err != nil {
 		return nil, err
 	}
-	r := c.runtime(string(kind))
+	r := c.runtime(string(b.Kind))
 	if _, ok := r.(container.Creator); !ok {
-		return nil, fmt.Errorf("%w: it is a backup of a container of %s, and this host makes none of these", container.ErrUnsupported, kind)
+		return nil, fmt.Errorf("%w: it is a backup of a container of %s, and this host makes none of these", container.ErrUnsupported, b.Kind)
+	}
+	if args.KeepIdentity {
+		if string(b.CTID) != o.rec.CTID.String() {
+			return nil, fmt.Errorf("it is a backup of container %s, whose identity container %s cannot have", b.CTID, o.rec.CTID)
+		}
+		b.Image.Copy = false
+		o.rec.Settings.Start.Order = max(0, args.StartOrder)
+		o.rec.Template = cmp.Or(b.Kept.Template, o.rec.Template) // an upgrade goes on from there
 	}
 	// Its runtime is durable before anything is made with it.
-	o.rec.Runtime = string(kind)
-	if err := o.keepAs(ctx, c, kept); err != nil {
+	o.rec.Runtime = string(b.Kind)
+	if err := o.keepAs(ctx, c, b.Kept); err != nil {
 		return nil, err
 	}
+	for _, m := range o.rec.Settings.Mounts {
+		part, ok := b.Volumes[m.Volume]
+		switch {
+		case m.Volume == "":
+			continue
+		case !ok:
+			return nil, fmt.Errorf("the backup has no files of volume %s: make one with them, hostler backup create --volumes", m.Volume)
+		}
+		if err := o.cfg.Volumes.Fill(m.Volume, o.cfg.Loop.WallMS(), part); err != nil {
+			return nil, err
+		}
+	}
 	o.runtime = r
-	return &img, nil
+	return &b.Image, nil
 }
 
 // keepAs has a restored container kept as one was. Ports of the host that lead elsewhere
@@ -91,6 +120,10 @@ func (o *operation) keepAs(ctx context.Context, c *Containers, was setting.New) 
 	rec.Class, rec.Offline, rec.Labels = cmp.Or(was.Class, rec.Class), cmp.Or(was.Offline, rec.Offline), was.Labels
 	rec.Settings.Limits, rec.Settings.Env, rec.Settings.Command, rec.Settings.Health = set, was.Env, was.Command, was.Health
 	rec.Settings.Schedules = contract.Schedules{}.With(was.Schedules)
+	if protocol.ArgsOf[protocol.RestoreArgs](o.spec).KeepIdentity { // its ports were asked for
+		_, err := loop.Ask(ctx, c.cfg.Loop, func() (struct{}, error) { return struct{}{}, c.cfg.Apply(keep(*rec)) })
+		return err
+	}
 	wanted, _ := port.ParseAll(was.Expose) // Check has read them
 	if c.cfg.Network == nil {
 		wanted = nil

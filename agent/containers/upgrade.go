@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -158,7 +157,7 @@ func (u *upgrading) try(ctx context.Context) (queue.Change, error) {
 	if u.rec.Intended == queue.Running {
 		err = u.start(ctx)
 		if err == nil {
-			err = u.well(ctx)
+			err = proof{u.operation}.well(ctx, time.Duration(u.args.WaitMS)*time.Millisecond)
 		}
 		if err != nil {
 			u.said = u.lastSaid(ctx)
@@ -195,68 +194,6 @@ func (u *upgrading) end(ctx context.Context) (queue.Change, error) {
 		return queue.Change{}, fmt.Errorf("the container has the new image; what is left of the old one goes with the next upgrade: %w", err)
 	}
 	return queue.Change{}, nil
-}
-
-// well waits until the container is healthy, or has run for a while if it has no check.
-func (u *upgrading) well(ctx context.Context) error {
-	if u.args.WaitMS > 0 {
-		limit := time.Duration(u.args.WaitMS) * time.Millisecond
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it was not healthy within %s", contract.Words(limit)))
-		defer cancel()
-	}
-	check, pid, began := u.rec.Settings.Health, u.seen.InitPID, u.cfg.Loop.Now()
-	if check == nil || u.cfg.Probe == nil {
-		if err := rest(ctx, settleTime); err != nil {
-			return err
-		}
-		return u.lives(ctx, pid)
-	}
-	pause := min(firstProbe, check.Every())
-	for health := (contract.Health{}); health.State != contract.Healthy; pause = check.Every() {
-		if err := rest(ctx, pause); err != nil {
-			return err
-		}
-		if err := u.lives(ctx, pid); err != nil {
-			return err
-		}
-		err := u.probe(ctx, *check)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if errors.Is(err, ErrNotMade) {
-			return err
-		}
-		if health = check.After(health, err == nil, u.cfg.Loop.Now()-began); health.State == contract.Unhealthy {
-			return fmt.Errorf("it is unhealthy: %s fails: %w", check, err)
-		}
-	}
-	return nil
-}
-
-// probe makes one check.
-func (u *upgrading) probe(ctx context.Context, check contract.Check) error {
-	ctx, cancel := context.WithTimeout(ctx, check.Timeout())
-	defer cancel()
-	at := Probed{Runtime: u.runtime, Name: string(u.rec.Name), CTID: u.rec.CTID, Addresses: u.seen.Addresses}
-	if p, err := netip.ParsePrefix(u.rec.Address); err == nil { // not what root in it has added
-		at.Addresses = []netip.Addr{p.Addr()}
-	}
-	return u.cfg.Probe(ctx, at, check)
-}
-
-// lives tells why the container does not run by the first process that it was started
-// with; 0 if that is not known.
-func (u *upgrading) lives(ctx context.Context, pid int) error {
-	info, err := u.runtime.Inspect(ctx, string(u.rec.Name))
-	switch {
-	case err != nil:
-		return err
-	case info.State != container.StateRunning || pid != 0 && info.InitPID != pid:
-		return fmt.Errorf("its first process has ended, and the container is %s", info.State)
-	}
-	u.seen = info
-	return nil
 }
 
 // rest lets time go by.

@@ -85,9 +85,15 @@ func (c *Containers) toRun(s *protocol.Spec) (queue.Change, *queue.Step) {
 	return forgive(c, change, end)
 }
 
-// toStop does so for one that is to be stopped.
+// toStop does so for one that is to be stopped. One that is moved is noted as that.
 func (c *Containers) toStop(s *protocol.Spec) (queue.Change, *queue.Step) {
-	return c.intend(s, queue.Stopped)
+	was, _ := c.record(s)
+	change, end := c.intend(s, queue.Stopped)
+	if to := protocol.ArgsOf[protocol.StopArgs](s).MovingTo; to != "" && end == nil {
+		ran := was.Intended == queue.Running || was.Settings.Moving != nil && was.Settings.Moving.Ran
+		change.Put[0].Settings.Moving = &queue.Moving{To: to, Ran: ran}
+	}
+	return change, end
 }
 
 // keep is the change that only keeps a record.
@@ -95,7 +101,7 @@ func keep(rec queue.Container) queue.Change { return queue.Change{Put: []queue.C
 
 func (c *Containers) intend(s *protocol.Spec, intended string) (queue.Change, *queue.Step) {
 	rec, end := c.record(s)
-	rec.Intended = intended
+	rec.Intended, rec.Settings.Moving = intended, nil
 	return keep(rec), end
 }
 

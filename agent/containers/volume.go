@@ -20,6 +20,9 @@ type Volumes interface {
 	// Ensure makes the volume of a name if there is none, and returns the directory that
 	// is mounted.
 	Ensure(name string, nowMS int64) (path string, err error)
+	// Fill makes a volume with the files of an archive. One that is there is
+	// container.ErrExists, unless it was made so and no container has had it since.
+	Fill(name string, nowMS int64, from container.Layer) error
 	// Own gives the files of a volume to the container that has these ids of the host, or
 	// none. Nothing must run that has it mounted. It goes on where an interruption ended it.
 	Own(ctx context.Context, name string, ids container.IDRange) error
@@ -81,8 +84,7 @@ func (h volumes) privileged(m *managed) bool {
 	if s == nil {
 		return false
 	}
-	args, creates := s.Args.(*protocol.CreateArgs)
-	return creates && args.Privileged
+	return argsOf(s).Privileged
 }
 
 // mounted is what a worker does about the volumes and mounts of a container.

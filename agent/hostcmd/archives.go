@@ -13,8 +13,8 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 )
 
-// Signing is how a host signs the archives of images that it exports, and verifies those
-// that it imports. Nothing else needs it.
+// Signing is how a host signs the archives of images and backups that it exports, and
+// verifies those that it imports. Nothing else needs it.
 type Signing struct {
 	Host  string
 	Seal  image.Seal

@@ -9,7 +9,9 @@ import (
 	"io"
 	"math"
 	"net/url"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,12 +26,15 @@ import (
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/podman"
 	"github.com/hostler-io/hostler/protocol/setting"
+	"github.com/hostler-io/hostler/volume"
 )
 
 // backupOptions are what the kinds say.
 type backupOptions struct {
 	state, path, helper, socket, agent, runtime, name, backup string
-	locks                                                     string // of containers, a directory
+	locks, volumesDir                                         string // of containers, directories
+	volumes                                                   bool   // their files are wanted too
+	signing                                                   Signing
 
 	target                string
 	targets               []string
@@ -39,10 +44,10 @@ type backupOptions struct {
 
 // backupsCommand is run by the agent itself, under a supervisor.
 func (c Config) backupsCommand() *cobra.Command {
-	cmd := daemon.Group("backups", "For the agent alone", "backups needs create, ls, verify or rm")
+	cmd := daemon.Group("backups", "For the agent alone", "backups needs create, ls, verify, export, import or rm")
 	cmd.Hidden = true
 	for verb, do := range map[string]func(context.Context, backup.Store, backupOptions, io.Writer) error{
-		"create": createBackup, "ls": nil, "verify": verifyBackup, "rm": removeBackup,
+		"create": createBackup, "ls": nil, "verify": verifyBackup, "rm": removeBackup, "export": exportBackup, "import": importBackup,
 	} {
 		var o backupOptions
 		sub := &cobra.Command{
@@ -63,6 +68,11 @@ func (c Config) backupsCommand() *cobra.Command {
 				if s, err = s.At(targets, o.target); err != nil {
 					return err
 				}
+				if verb == "export" || verb == "import" {
+					if o.signing, err = c.Signing(o.state); err != nil {
+						return err
+					}
+				}
 				return do(cmd.Context(), s, o, cmd.OutOrStdout())
 			},
 		}
@@ -74,6 +84,8 @@ func (c Config) backupsCommand() *cobra.Command {
 		f.StringVar(&o.agent, "socket", "", "the agent's own socket")
 		f.StringVar(&o.runtime, "runtime", "", "lxc or podman")
 		f.StringVar(&o.name, "name", "", "name of the container")
+		f.StringVar(&o.volumesDir, "volumes-dir", "", "directory of the volumes")
+		f.BoolVar(&o.volumes, "volumes", false, "the files of its volumes, too")
 		f.StringVar(&o.target, "target", "", "where it is kept")
 		f.StringArrayVar(&o.targets, "targets", nil, "where backups may be kept")
 		f.BoolVar(&o.scheduled, "scheduled", false, "it is made by a schedule")
@@ -127,12 +139,18 @@ func (o backupOptions) withTree(ctx context.Context, do func(i container.Info, r
 }
 
 func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
-	keeps, err := o.keeps(ctx)
+	keeps, mounted, err := o.keeps(ctx)
 	if err != nil {
 		return err
 	}
+	var volumes []backup.Tree
+	if o.volumes {
+		if volumes, err = o.trees(mounted); err != nil {
+			return err
+		}
+	}
 	return o.withTree(ctx, func(info container.Info, root string, ids container.IDRange, img container.Image) error {
-		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Scheduled: o.scheduled, Image: img, Kept: keeps})
+		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Scheduled: o.scheduled, Image: img, Kept: keeps}, volumes...)
 		if err == nil { // what is on the disk is what was written
 			b, err = s.Verify(ctx, b.Name)
 		}
@@ -146,27 +164,44 @@ func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 	})
 }
 
-// keeps is how the agent keeps the container.
-func (o backupOptions) keeps(ctx context.Context) (setting.New, error) {
+// trees are the files of volumes, each of which is written as NAME:/path.
+func (o backupOptions) trees(mounted []string) (all []backup.Tree, err error) {
+	store := &volume.Store{Dir: o.volumesDir}
+	for _, m := range mounted {
+		name, _, _ := strings.Cut(m, ":")
+		if slices.ContainsFunc(all, func(t backup.Tree) bool { return t.Name == name }) {
+			continue // it is mounted at two places
+		}
+		t := backup.Tree{Name: name}
+		if t.Root, t.IDs, err = store.Files(name); err != nil {
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// keeps is how the agent keeps the container, and which volumes it has.
+func (o backupOptions) keeps(ctx context.Context) (n setting.New, volumes []string, err error) {
 	agent, err := client.New(client.Config{Address: "unix://" + o.agent})
 	if err != nil {
-		return setting.New{}, err
+		return n, nil, err
 	}
 	var said bytes.Buffer
 	if err := agent.Lines(ctx, "/v1/containers/"+url.PathEscape(o.name), nil, &said); err != nil {
-		return setting.New{}, fmt.Errorf("ask the agent about container %q: %w", o.name, err)
+		return n, nil, fmt.Errorf("ask the agent about container %q: %w", o.name, err)
 	}
 	var d api.ContainerDetails
 	if err := json.Unmarshal(said.Bytes(), &d); err != nil {
-		return setting.New{}, err
+		return n, nil, err
 	}
-	n := setting.New{Template: d.Image, Class: d.Class, Offline: d.Offline, Labels: d.Labels, Env: d.Env, Command: d.Command, Expose: d.Ports, Health: d.Health, Schedules: d.Schedules}
+	n = setting.New{Template: d.Image, Class: d.Class, Offline: d.Offline, Labels: d.Labels, Env: d.Env, Command: d.Command, Expose: d.Ports, Health: d.Health, Schedules: d.Schedules}
 	for _, l := range d.Limits {
 		if l.Set != "" {
 			n.Limits = append(n.Limits, l.Resource+"="+l.Set)
 		}
 	}
-	return n, nil
+	return n, d.Volumes, nil
 }
 
 // rangeOf are the ids of the users of a container.
@@ -189,7 +224,11 @@ func shown(b backup.Backup) api.Backup {
 	if !b.Verified.IsZero() {
 		verified = &b.Verified
 	}
-	return api.Backup{Verified: verified, Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, Entries: b.Entries, Problem: b.Problem, Scheduled: b.Scheduled}
+	var volumes []string
+	for _, v := range b.Volumes {
+		volumes = append(volumes, v.Name)
+	}
+	return api.Backup{CTID: string(b.CTID), Volumes: volumes, Verified: verified, Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, Entries: b.Entries, Problem: b.Problem, Scheduled: b.Scheduled, From: b.From}
 }
 
 // listAll lists the backups of the host, and those of its targets. One that is not to be
@@ -216,6 +255,21 @@ func listAll(own backup.Store, targets backup.Targets, out io.Writer) (err error
 
 func verifyBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
 	b, err := s.Verify(ctx, o.backup)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(shown(b))
+}
+
+// exportBackup writes a backup to the output.
+func exportBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
+	_, err := s.Export(ctx, o.backup, out, backup.Seal(o.signing.Seal))
+	return err
+}
+
+// importBackup takes a backup from the archive that it reads.
+func importBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
+	b, err := s.Import(ctx, os.Stdin, o.backup, backup.Trust(o.signing.Trust))
 	if err != nil {
 		return err
 	}

@@ -52,12 +52,13 @@ func (h Host) Printers(runtimes []container.Runtime) (map[protocol.Kind][]string
 		protocol.KindInspect:     {"inspect", "--socket=" + h.Socket},
 		protocol.KindLogs:        {"logs", "--lxc-path=" + h.LXCPath, "--podman-socket=" + h.Podman},
 	}
-	backups := []string{"--state-dir=" + h.State, "--lxc-path=" + h.LXCPath, "--lxc-helper=" + h.LXCHelper, "--podman-socket=" + h.Podman, "--socket=" + h.Socket}
+	backups := []string{"--state-dir=" + h.State, "--volumes-dir=" + h.Volumes, "--lxc-path=" + h.LXCPath, "--lxc-helper=" + h.LXCHelper, "--podman-socket=" + h.Podman, "--socket=" + h.Socket}
 	for _, t := range h.Targets {
 		backups = append(backups, "--targets="+t)
 	}
 	for kind, verb := range map[protocol.Kind]string{
 		protocol.KindBackup: "create", protocol.KindBackupList: "ls", protocol.KindBackupVerify: "verify", protocol.KindBackupRemove: "rm",
+		protocol.KindBackupExport: "export", protocol.KindBackupImport: "import",
 	} {
 		all[kind] = append([]string{"backups", verb}, backups...)
 	}
@@ -87,8 +88,8 @@ type Config struct {
 	// Backups opens the backups of a host by the directory of its agent, and tells where
 	// the locks of containers are.
 	Backups func(state string) (s backup.Store, locks string, err error)
-	// Signing is how a host signs and verifies archives of images, by the directory of its
-	// agent. Export and import alone ask for it.
+	// Signing is how a host signs and verifies archives for other hosts, by the directory of
+	// its agent. Export and import alone ask for it.
 	Signing func(state string) (Signing, error)
 	// Podman opens podman by its socket.
 	Podman func(socket string) (*podman.Runtime, error)

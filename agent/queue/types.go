@@ -225,6 +225,8 @@ type Settings struct {
 	Paused     string `json:"paused,omitzero"`
 	RolledBack string `json:"rolled_back,omitzero"`
 	Upgraded   string `json:"upgraded,omitzero"`
+	// Moving is where it is moved to; nil is nowhere.
+	Moving *Moving `json:"moving,omitempty"`
 	// Health is how it is looked at; nil is not at all.
 	Health *contract.Check `json:"health,omitempty"`
 	// Schedules are what its host makes of it by itself; Backed and Snapped are when it
@@ -241,6 +243,12 @@ type Settings struct {
 	Network  string   `json:"network,omitempty"`
 	Address6 string   `json:"address6,omitempty"`
 	Command  []string `json:"command,omitempty"`
+}
+
+// Moving is that a container was stopped to be moved to another host.
+type Moving struct {
+	To  string `json:"to"`
+	Ran bool   `json:"ran,omitzero"` // its user wanted it to run
 }
 
 // The values of [Container.Intended].

@@ -10,7 +10,6 @@ import (
 	"github.com/hostler-io/hostler/backup"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/podman"
-	"github.com/hostler-io/hostler/protocol/setting"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -78,20 +77,20 @@ type backups struct {
 	targets []string
 }
 
-func (b backups) Image(ctx context.Context, target, name string) (container.Kind, container.Image, setting.New, error) {
+func (b backups) Image(ctx context.Context, target, name string) (containers.StoredBackup, error) {
 	s, err := b.openBackups()
 	if err != nil {
-		return "", container.Image{}, setting.New{}, err
+		return containers.StoredBackup{}, err
 	}
 	targets, err := backup.ParseTargets(b.targets)
 	if err == nil {
 		s, err = s.At(targets, target)
 	}
 	if err != nil {
-		return "", container.Image{}, setting.New{}, err
+		return containers.StoredBackup{}, err
 	}
 	m, img, err := s.Image(ctx, name)
-	return m.Runtime, img, m.Kept, err
+	return containers.StoredBackup{CTID: m.CTID, Kind: m.Runtime, Image: img, Kept: m.Kept, Volumes: m.VolumesIn(img)}, err
 }
 
 func (b backups) Newest(context.Context) (map[container.CTID]containers.GoodBackup, error) {

@@ -41,7 +41,11 @@ func (t *Tree) LayFile(l container.Layer) error {
 		return err
 	}
 	defer f.Close()
-	r, end, err := decompress(f)
+	var from io.Reader = f
+	if l.Bytes > 0 {
+		from = io.NewSectionReader(f, l.Offset, l.Bytes)
+	}
+	r, end, err := decompress(from)
 	if err != nil {
 		return err
 	}

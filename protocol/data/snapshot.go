@@ -88,6 +88,7 @@ func (k *Keeping) Prunes() bool { return k.KeepDaily+k.KeepWeekly > 0 }
 type NewBackup struct {
 	BackupName
 	Keeping
+	WithVolumes bool `json:"with_volumes,omitzero" doc:"The files of its volumes, too."`
 }
 
 // Check reports what is wrong with it.
@@ -96,6 +97,9 @@ func (n *NewBackup) Check() error { return errors.Join(n.BackupName.Check(), n.K
 // Flags returns the options of the agent's own command.
 func (n *NewBackup) Flags() []string {
 	all := n.BackupName.Flags()
+	if n.WithVolumes {
+		all = append(all, "--volumes")
+	}
 	if n.Scheduled {
 		all = append(all, "--scheduled", fmt.Sprintf("--keep-daily=%d", n.KeepDaily), fmt.Sprintf("--keep-weekly=%d", n.KeepWeekly))
 	}
@@ -148,10 +152,4 @@ func (n *BackupName) Flags() []string {
 		all = append(all, "--target="+n.Target)
 	}
 	return all
-}
-
-// Restore asks for a container that is made from a backup.
-type Restore struct {
-	BackupName
-	Start bool `json:"start,omitzero" doc:"Start it too."`
 }

@@ -20,11 +20,11 @@ type commands struct{ *dispatch.Dispatcher }
 // Command returns hostler backup, with commands of other areas.
 func Command(d *dispatch.Dispatcher, more ...*cobra.Command) *cobra.Command {
 	a := &commands{d}
-	return term.Group("backup", "Archives of containers on their hosts", append(more, a.listCommand(), a.createCommand(), a.verifyCommand(), a.restoreCommand(), a.removeCommand())...)
+	return term.Group("backup", "Archives of containers on their hosts", append(more, a.listCommand(), a.createCommand(), a.verifyCommand(), a.restoreCommand(), a.copyCommand(), a.removeCommand())...)
 }
 
 func noun() show.Noun[api.Backup] {
-	return show.NounOf("name", "name target container runtime made verified size problem~ scheduled+ entries+", show.Cells[api.Backup]{
+	return show.NounOf("name", "name target container runtime made verified size problem~ from+ scheduled+ volumes+ entries+", show.Cells[api.Backup]{
 		"size":      func(b api.Backup) any { return term.Size(b.Bytes) },
 		"scheduled": func(b api.Backup) any { return word(b.Scheduled) },
 	})
@@ -75,10 +75,12 @@ such as a file system of another machine. It is called after the container and t
 (UTC), unless a name is given. It stays when the container goes.
 
 A container may run meanwhile; what it writes at that time may be there in part. Stop
-it first, or freeze it, if that matters. Devices, mounts and volumes are left out.`,
+it first, or freeze it, if that matters. Devices and mounts are left out, and volumes
+unless --volumes is given; hostler ct move is what uses them.`,
 		Example: "  hostler backup create edge-01/web\n  hostler backup create edge-01/web before-move", ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}
 	c, target := dispatch.ChangeFlags(cmd), targetFlag(cmd)
+	volumes := cmd.Flags().Bool("volumes", false, "the files of its volumes, too")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		what := "back up " + args[0]
 		r, ref, id, err := a.FindContainer(cmd.Context(), args[0])
@@ -89,7 +91,7 @@ it first, or freeze it, if that matters. Devices, mounts and volumes are left ou
 		if len(args) == 2 {
 			name = args[1]
 		}
-		return a.change(cmd, c, r, ref.Host, what, name, protocol.Spec{Kind: protocol.KindBackup, Target: id, Name: protocol.ContainerName(ref.Name), Args: &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: name, Target: *target}}, OutputOption: c.AnswerMode()}})
+		return a.change(cmd, c, r, ref.Host, what, name, protocol.Spec{Kind: protocol.KindBackup, Target: id, Name: protocol.ContainerName(ref.Name), Args: &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: name, Target: *target}, WithVolumes: *volumes}, OutputOption: c.AnswerMode()}})
 	}
 	return cmd
 }

@@ -1,0 +1,114 @@
+//go:build integration
+
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hostler-io/hostler/internal/podmantest"
+)
+
+// TestContainerMove moves containers of LXC and podman between two hosts, with their files,
+// a volume and all that they are kept with. They stay the containers that they were.
+func TestContainerMove(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.addPodmanHost(t, "edge-01")
+	w.addPodmanHost(t, "edge-02")
+	for runtime, template := range map[string]string{"lxc": "busybox", "podman": podmantest.Image} {
+		t.Run(runtime, func(t *testing.T) {
+			from, to := "edge-01/"+runtime, "edge-02/"+runtime
+			w.must(t, "ct", "create", from, template, "--start", "--label", "app=web", "--limit", "memory=64MiB", "--hostname", "www", "--volume", runtime+":/srv/data", "--env", "A=b")
+			w.must(t, "ct", "set", from, "--health-cmd", "--health-interval", "1s", "--", "test", "-f", "/root/state")
+			w.must(t, "exec", from, "--", "sh", "-c", "mkdir -p /etc/ssh; echo 0123456789abcdef0123456789abcdef > /etc/machine-id; echo key > /etc/ssh/ssh_host_rsa_key; chmod 600 /etc/ssh/ssh_host_rsa_key; echo one > /root/state; chown 7:8 /root/state; echo row > /srv/data/row; chown 5:6 /srv/data/row")
+			identity := func(where string) string {
+				t.Helper()
+				return w.must(t, "exec", where, "--", "sh", "-c", "cat /etc/machine-id /etc/ssh/ssh_host_rsa_key /root/state /srv/data/row; stat -c %u:%g /root/state /srv/data/row; hostname; cat /sys/class/net/eth0/address")
+			}
+			was, is := identity(from), show[ct](t, w, "ct", "show", from)
+			w.cli(t, "ct", "move", from, "edge-02").exits(t, 4, "--yes")
+			w.must(t, "ct", "move", from, "edge-02", "--yes")
+			if now := identity(to); now != was {
+				t.Errorf("it was\n%s\nand is\n%s", was, now)
+			}
+			now := w.container(t, to, "is well", func(c ct) bool { return c.State == "running" && c.Health == "healthy" })
+			if now.CTID != is.CTID || strings.Join(now.Labels, " ") != "app=web" || strings.Join(now.Volumes, " ") != runtime+":/srv/data" || now.Intended != "running" {
+				t.Errorf("it is kept as %+v", now)
+			}
+			if out := w.must(t, "ct", "limit", to, "-o", "json"); !strings.Contains(out, "64MiB") {
+				t.Errorf("its limits are %s", out)
+			}
+			w.cli(t, "ct", "show", from).exits(t, 3)
+			for _, host := range []string{"edge-01", "edge-02"} {
+				if out := w.must(t, "backup", "ls", host, "-o", "name"); out != "" {
+					t.Errorf("%s keeps the backup %s", host, out)
+				}
+			}
+			if out := w.must(t, "volume", "ls", "edge-01", "-o", "name"); strings.Contains(out, runtime) {
+				t.Errorf("its first host keeps the volume %s", out)
+			}
+			w.must(t, "ct", "stop", to)
+			w.must(t, "ct", "move", to, "edge-01", "--yes") // and back, as it is
+			if c := show[ct](t, w, "ct", "show", from); c.State != "stopped" || c.Intended != "stopped" || c.CTID != is.CTID {
+				t.Errorf("it came back as %+v", c)
+			}
+			w.must(t, "ct", "start", from)
+			if now := identity(from); now != was {
+				t.Errorf("it was\n%s\nand came back as\n%s", was, now)
+			}
+		})
+	}
+}
+
+// TestMoveCutShort: a move that the other host refuses leaves the container running where
+// it was; one whose program is killed leaves it whole, and the same words go on with it.
+func TestMoveCutShort(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "2")
+	create := func(name string, more ...string) string {
+		t.Helper()
+		l.must(t, append([]string{"ct", "create", "edge-01/" + name, "--template", "busybox", "--start", "--volume", name + ":/srv"}, more...)...)
+		l.must(t, "exec", "edge-01/"+name, "--", "sh", "-c", "echo "+name+" > /srv/row")
+		return "edge-01/" + name
+	}
+	runs := func(where string) {
+		t.Helper()
+		l.container(t, where, "runs", func(c ct) bool { return c.State == "running" })
+		_, name, _ := strings.Cut(where, "/")
+		if out := l.must(t, "exec", where, "--", "cat", "/srv/row"); out != name+"\n" {
+			t.Errorf("%s has %q in its volume", where, out)
+		}
+	}
+	web := create("web", "--expose", "8080:80")
+	l.must(t, "ct", "create", "edge-02/other", "--template", "busybox", "--expose", "8080:80", "--start")
+	l.cli(t, "ct", "move", web, "edge-02", "--yes").exits(t, 4, "port 8080/tcp of edge-02 leads to container other")
+	runs(web)
+	l.must(t, "net", "unexpose", "edge-02/other", "8080")
+
+	sick := create("sick")
+	l.must(t, "ct", "set", sick, "--health-cmd", "--health-interval", "1s", "--health-retries", "1", "--health-action", "mark", "--", "test", "!", "-e", "/sick")
+	l.must(t, "exec", sick, "--", "touch", "/sick")
+	l.cli(t, "ct", "move", sick, "edge-02", "--yes").exits(t, 1, "unhealthy", "runs again on edge-01")
+	l.cli(t, "ct", "show", "edge-02/sick").exits(t, 3)
+	if out := l.must(t, "volume", "ls", "edge-02", "-o", "name"); out != "" {
+		t.Errorf("a move that failed has left the volume %s", out)
+	}
+	l.must(t, "exec", sick, "--", "rm", "/sick")
+	runs(sick)
+
+	for _, at := range []string{"stop the container", "back it up", "bring the backup over", "make and start", "remove the container from", "remove the backup of"} {
+		p := l.start(t, "hostler", "ct", "move", web, "edge-02", "--yes")
+		p.says(t, p.talk, at)
+		p.end(t, kill)
+		l.cli(t, "ct", "show", "edge-02/web") // whatever it has come to
+	}
+	l.must(t, "ct", "move", web, "edge-02", "--yes")
+	runs("edge-02/web")
+	l.cli(t, "ct", "show", web).exits(t, 3)
+	for _, host := range []string{"edge-01", "edge-02"} {
+		if out := l.must(t, "backup", "ls", host, "-o", "name"); out != "" {
+			t.Errorf("%s keeps the backup %s", host, out)
+		}
+	}
+}

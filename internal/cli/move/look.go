@@ -1,0 +1,98 @@
+package move
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// look asks both hosts what they have.
+func (m *mover) look(ctx context.Context, what string) (err error) {
+	p := &picture{name: m.ref.Name, dropSnapshots: m.dropSnapshots}
+	m.p = p
+	for host, h := range map[protocol.HostID]*api.Host{m.ref.Host: &p.from, m.to: &p.to} {
+		if err := m.r.Get(ctx, "/v1/hosts/"+url.PathEscape(string(host)), nil, h); err != nil {
+			return term.Cannot(what, err)
+		}
+	}
+	if err := p.away(); err != nil {
+		return err
+	}
+	if p.near, err = m.r.Containers(ctx, m.ref.Host); err == nil {
+		p.others, err = m.r.Containers(ctx, m.to)
+	}
+	if err != nil {
+		return term.Cannot(what, err)
+	}
+	if err := m.find(ctx, what); err != nil {
+		return err
+	}
+	if m.id.IsZero() || p.source != nil && p.source.Class == "unique" {
+		return nil
+	}
+	p.backup = "move-" + m.id.String()
+	for host, at := range map[protocol.HostID]**api.Backup{m.ref.Host: &p.atFrom, m.to: &p.atTo} {
+		if *at, err = m.backupAt(ctx, host); err != nil {
+			return err
+		}
+	}
+	list := &protocol.ExportArgs{OutputOption: streamed}
+	if p.volumes, err = dispatch.Listed[api.Volume](ctx, m.Dispatcher, m.r, m.to, "list the volumes of "+string(m.to), protocol.Spec{Kind: protocol.KindVolumeList, Args: list}); err != nil {
+		return err
+	}
+	p.net, err = dispatch.Listed[api.NetworkPart](ctx, m.Dispatcher, m.r, m.to, "list the networks of "+string(m.to), protocol.Spec{Kind: protocol.KindNetworkList, Args: list})
+	return err
+}
+
+// find finds the container on both hosts. What its first host says itself counts, for the
+// coordinator may not have heard yet that it is gone.
+func (m *mover) find(ctx context.Context, what string) error {
+	p := m.p
+	for _, c := range p.near {
+		if c.Name == m.ref.Name && (m.ref.Runtime == "" || c.Runtime == m.ref.Runtime) {
+			p.source = &c
+		}
+	}
+	if p.source == nil {
+		for _, c := range p.others {
+			if c.Name == m.ref.Name && c.CTID != "" {
+				p.copy = &c
+			}
+		}
+		return m.identify(p.copy)
+	}
+	if p.source.CTID == "" {
+		return refused(m.ref.String(), "it is foreign: it was not made by Hostler", "hostler ct adopt "+m.ref.String())
+	}
+	if err := m.identify(p.source); err != nil {
+		return err
+	}
+	for _, c := range p.others {
+		if c.CTID == p.source.CTID {
+			p.copy = &c
+		}
+	}
+	b, err := m.Ask(ctx, m.r, m.ref.Host, m.ref.String(), what, maxDetails, m.about(protocol.KindInspect, &protocol.ExportArgs{}))
+	if notFound(err) && p.copy != nil {
+		p.source = nil
+		return nil
+	}
+	p.details = new(api.ContainerDetails)
+	if err == nil && json.Unmarshal(b, p.details) != nil {
+		err = term.Cannot(what, dispatch.ErrAnswer)
+	}
+	return err
+}
+
+// identify notes the id of the container; nil is none.
+func (m *mover) identify(c *api.Container) (err error) {
+	if c != nil {
+		m.id, err = protocol.ParseCTID(c.CTID)
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+// Package move is hostler ct move: it brings a container from its host to another one, in
+// steps that each host makes durable. What is left to do follows from what both hosts have,
+// so a move that was cut short goes on when it is asked for again.
+package move
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/term"
+)
+
+// picture is what a move finds on both hosts.
+type picture struct {
+	from, to api.Host
+	name     string
+	// source is the container on its host, and details what that host knows of it; nil if
+	// the host has it no more.
+	source  *api.Container
+	details *api.ContainerDetails
+	// copy is the same container on the other host, and others are all that this one has.
+	copy   *api.Container
+	others []api.Container
+	// near are the containers of the first host.
+	near          []api.Container
+	backup        string // the name of the backup that travels
+	atFrom, atTo  *api.Backup
+	volumes       []api.Volume
+	net           []api.NetworkPart // of the other host
+	dropSnapshots bool
+}
+
+// step is what a move does, in this order.
+type step string
+
+const (
+	forget step = "remove what an earlier move has left"
+	stop   step = "stop the container"
+	backUp step = "back it up"
+	send   step = "bring the backup over"
+	arrive step = "make and start the container"
+	leave  step = "remove the container from its first host"
+	tidy   step = "remove the backup of the move"
+)
+
+// left are the steps that are left to do. They never begin if something that can be seen
+// now would keep the container from running on the other host.
+func (p *picture) left() ([]step, error) {
+	where := p.from.ID + "/" + p.name
+	switch {
+	case p.source == nil && p.copy != nil && (p.atFrom != nil || p.atTo != nil): // it ended before the last step
+		return []step{tidy}, nil
+	case p.source == nil:
+		return nil, &term.Failure{Code: term.ExitNotFound, What: "there is no container " + where, Next: "hostler ct ls " + p.from.ID}
+	case p.details.Moving != nil && p.details.Moving.To != p.to.ID:
+		return nil, refused(where, "it is being moved to "+p.details.Moving.To, "hostler ct move "+where+" "+p.details.Moving.To+"    # goes on with that; hostler ct start "+where+" ends it")
+	case p.details.Moving == nil && p.copy != nil:
+		return nil, refused(where, fmt.Sprintf("%s has the same container, and no move of it is under way: a person started or stopped it on %s since", p.to.ID, p.from.ID),
+			"hostler ct rm "+p.to.ID+"/"+p.copy.Name+"    # if nothing of it is needed there")
+	case p.details.Moving == nil:
+		if why := p.obstacles(); len(why) > 0 {
+			return nil, refused(where, strings.Join(why, "; "), "hostler host show "+p.to.ID)
+		}
+		return []step{forget, stop, backUp, send, arrive, leave, tidy}, nil
+	}
+	switch kept := whole(p.atFrom); {
+	case p.copy != nil || kept && whole(p.atTo) && p.atTo.Made.Equal(p.atFrom.Made):
+		return []step{stop, arrive, leave, tidy}, nil
+	case kept && p.atTo == nil:
+		return []step{stop, send, arrive, leave, tidy}, nil
+	}
+	return []step{stop, forget, backUp, send, arrive, leave, tidy}, nil
+}
+
+// whole reports whether a backup is there, and was read as a whole.
+func whole(b *api.Backup) bool { return b != nil && b.Problem == "" && b.Verified != nil }
+
+func refused(where, why, next string) error {
+	return &term.Failure{Code: term.ExitRefused, What: "cannot move " + where, Why: why, Next: next}
+}
+
+// away tells why one of the hosts would answer nothing now; nil if both would.
+func (p *picture) away() error {
+	for _, h := range []api.Host{p.from, p.to} {
+		why := ""
+		switch {
+		case h.State != "approved":
+			why = fmt.Sprintf("host %s is %s", h.ID, h.State)
+		case h.Connectivity != "online" && h.Connectivity != "late":
+			why = fmt.Sprintf("host %s is %s", h.ID, h.Connectivity)
+		case h.Degraded != "":
+			why = fmt.Sprintf("host %s accepts nothing new: %s", h.ID, h.Degraded)
+		}
+		if why != "" {
+			return refused(p.from.ID+"/"+p.name, why, "hostler why "+h.ID)
+		}
+	}
+	return nil
+}
+
+// obstacles are all reasons for which the other host could not run the container, as far as
+// they can be known before it is stopped.
+func (p *picture) obstacles() (why []string) {
+	add := func(bad bool, format string, args ...any) {
+		if bad {
+			why = append(why, fmt.Sprintf(format, args...))
+		}
+	}
+	to, d := p.to.ID, p.details
+	add(p.from.Arch != "" && p.to.Arch != "" && p.from.Arch != p.to.Arch, "its files are for %s, and %s is %s", p.from.Arch, to, p.to.Arch)
+	add(slices.ContainsFunc(p.others, func(c api.Container) bool { return c.Name == p.name }), "%s has another container %s", to, p.name)
+	add(p.source.State == "frozen", "it is frozen; let it run first: hostler ct unfreeze")
+	add(len(d.Snapshots) > 0 && !p.dropSnapshots, "it has %d snapshots, which do not move; ask with --drop-snapshots to lose them", len(d.Snapshots))
+	for _, v := range d.Volumes {
+		name, _, _ := strings.Cut(v, ":")
+		for _, c := range p.near {
+			add(c.CTID != d.CTID && slices.ContainsFunc(c.Volumes, func(o string) bool { return strings.HasPrefix(o, name+":") }), "container %s has its volume %s too", c.Name, name)
+		}
+		add(slices.ContainsFunc(p.volumes, func(o api.Volume) bool { return o.Name == name }), "%s has a volume %s already", to, name)
+	}
+	for _, port := range d.Ports {
+		first, _, _ := strings.Cut(port, ":")
+		_, proto, _ := strings.Cut(port, "/")
+		for _, part := range p.net {
+			host, _, _ := strings.Cut(part.Name, ":")
+			add(part.Kind == "port" && part.Orphan == "" && host == first && strings.HasSuffix(part.Name, "/"+proto), "port %s/%s of %s leads to container %s", first, proto, to, part.Owner)
+		}
+	}
+	add(d.Network != "" && !slices.ContainsFunc(p.net, func(n api.NetworkPart) bool { return n.Network == d.Network || n.Name == d.Network }), "%s has no network %s", to, d.Network)
+	return slices.Compact(why)
+}
+
+// named returns the volume of each name once, as the details of a container write them.
+func named(volumes []string) (all []string) {
+	for _, v := range volumes {
+		name, _, _ := strings.Cut(v, ":")
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}

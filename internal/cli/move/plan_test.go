@@ -1,0 +1,182 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+)
+
+var made = time.Unix(7, 0)
+
+func still(mutate ...func(*picture)) *picture {
+	p := &picture{
+		name: "web", backup: "move-1",
+		from:    api.Host{ID: "edge-01", State: "approved", Connectivity: "online", Arch: "amd64"},
+		to:      api.Host{ID: "edge-02", State: "approved", Connectivity: "online", Arch: "amd64"},
+		source:  &api.Container{Name: "web", CTID: "1", Runtime: "lxc", State: "running", Intended: "running"},
+		details: &api.ContainerDetails{Name: "web", CTID: "1", Volumes: []string{"data:/srv"}, Ports: []string{"8080:80/tcp"}},
+	}
+	p.near = []api.Container{*p.source}
+	for _, m := range mutate {
+		m(p)
+	}
+	return p
+}
+
+func moving(p *picture)  { p.details.Moving = &api.ContainerMove{To: "edge-02", Ran: true} }
+func gone(p *picture)    { p.source, p.details = nil, nil }
+func there(p *picture)   { p.copy = &api.Container{Name: "web", CTID: "1"} }
+func kept(p *picture)    { p.atFrom = &api.Backup{Made: made, Verified: &made} }
+func came(p *picture)    { p.atTo = &api.Backup{Made: made, Verified: &made} }
+func unread(p *picture)  { p.atFrom = &api.Backup{Made: made} }
+func another(p *picture) { p.atTo = &api.Backup{Made: made.Add(1), Verified: &made} }
+
+// TestLeft: what is left of a move follows from what both hosts have, wherever it was cut
+// short.
+func TestLeft(t *testing.T) {
+	all := []step{forget, stop, backUp, send, arrive, leave, tidy}
+	for name, c := range map[string]struct {
+		p    *picture
+		want []step
+	}{
+		"from the beginning":               {still(), all},
+		"what an earlier move has left":    {still(kept, came), all},
+		"it is stopped":                    {still(moving), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"its backup was cut short":         {still(moving, unread), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"it is backed up":                  {still(moving, kept), []step{stop, send, arrive, leave, tidy}},
+		"the backup came":                  {still(moving, kept, came), []step{stop, arrive, leave, tidy}},
+		"a backup of another time":         {still(moving, kept, another), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"the other host has it":            {still(moving, kept, came, there), []step{stop, arrive, leave, tidy}},
+		"the other host has it without it": {still(moving, there), []step{stop, arrive, leave, tidy}},
+		"the first host has it no more":    {still(gone, kept, there), []step{tidy}},
+	} {
+		if got, err := c.p.left(); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)
+		}
+	}
+}
+
+// TestRefused: what would keep the container from running on the other host, or would run
+// it twice, is told before it is stopped.
+func TestRefused(t *testing.T) {
+	for want, p := range map[string]*picture{
+		"no container":               still(gone),
+		"no container edge-01/web":   still(gone, there),
+		"is being moved to edge-03":  still(func(p *picture) { p.details.Moving = &api.ContainerMove{To: "edge-03"} }),
+		"no move of it is under way": still(there),
+		"edge-02 is arm64":           still(func(p *picture) { p.to.Arch = "arm64" }),
+		"another container web":      still(func(p *picture) { p.others = []api.Container{{Name: "web", CTID: "2"}} }),
+		"--drop-snapshots":           still(func(p *picture) { p.details.Snapshots = make([]api.ContainerSnapshot, 2) }),
+		"container db has its volume": still(func(p *picture) {
+			p.near = append(p.near, api.Container{Name: "db", CTID: "2", Volumes: []string{"data:/x"}})
+		}),
+		"has a volume data already":     still(func(p *picture) { p.volumes = []api.Volume{{Name: "data"}} }),
+		"leads to container old":        still(func(p *picture) { p.net = []api.NetworkPart{{Kind: "port", Name: "8080:8000/tcp", Owner: "old"}} }),
+		"has no network back":           still(func(p *picture) { p.details.Network = "back" }),
+		"it is frozen; let it run":      still(func(p *picture) { p.source.State = "frozen" }),
+		"of edge-02 leads to container": still(func(p *picture) { p.net = []api.NetworkPart{{Kind: "port", Name: "8080:80/tcp", Owner: "web"}} }),
+	} {
+		if steps, err := p.left(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %q, %v", want, steps, err)
+		}
+	}
+	for want, p := range map[string]*picture{
+		"host edge-02 is offline": still(func(p *picture) { p.to.Connectivity = "offline" }),
+		"host edge-01 is offline": still(moving, func(p *picture) { p.from.Connectivity = "offline" }),
+		"host edge-02 is revoked": still(func(p *picture) { p.to.State = "revoked" }),
+		"accepts nothing new":     still(func(p *picture) { p.to.Degraded = "its disk is full" }),
+	} {
+		if err := p.away(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	for name, p := range map[string]*picture{
+		"the port of another protocol": still(func(p *picture) { p.net = []api.NetworkPart{{Kind: "port", Name: "8080:80/udp"}} }),
+		"a port whose container left":  still(func(p *picture) { p.net = []api.NetworkPart{{Kind: "port", Name: "8080:80/tcp", Orphan: "gone"}} }),
+		"snapshots that may go":        still(func(p *picture) { p.details.Snapshots, p.dropSnapshots = make([]api.ContainerSnapshot, 2), true }),
+		"a network that is there": still(func(p *picture) {
+			p.details.Network, p.net = "back", []api.NetworkPart{{Kind: "bridge", Network: "back"}}
+		}),
+	} {
+		if _, err := p.left(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// pair is two hosts whose state each step changes. It ends the move after so many steps.
+type pair struct {
+	t         *testing.T
+	p         *picture
+	after     int
+	runsThere bool
+}
+
+var errCut = errors.New("cut")
+
+func (h *pair) do(_ context.Context, s step) error {
+	if h.after == 0 {
+		return errCut
+	}
+	h.after--
+	switch s {
+	case forget:
+		h.p.atFrom, h.p.atTo = nil, nil
+	case stop:
+		h.p.source.State = "stopped"
+		moving(h.p)
+	case backUp:
+		kept(h.p)
+	case send:
+		came(h.p)
+	case arrive:
+		there(h.p)
+		h.runsThere = true
+	case leave:
+		if !h.runsThere {
+			h.t.Error("the first host loses it before the other one runs it")
+		}
+		gone(h.p)
+	case tidy:
+		h.p.atFrom, h.p.atTo = nil, nil
+	}
+	if h.runsThere && h.p.source != nil && h.p.source.State == "running" {
+		h.t.Error("it runs on both")
+	}
+	return nil
+}
+
+func (h *pair) undo(_ context.Context, _ step, why error) error { return why }
+
+// TestCutShort: a move that is cut short between any two steps goes on when it is asked for
+// again, and never runs the container twice nor loses it.
+func TestCutShort(t *testing.T) {
+	for first := range 8 {
+		for second := range 8 {
+			t.Run(fmt.Sprint(first, second), func(t *testing.T) {
+				h := &pair{t: t, p: still()}
+				for _, h.after = range []int{first, second, 100} {
+					if h.p.source == nil && h.p.atFrom == nil {
+						break // it is done
+					}
+					steps, err := h.p.left()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := run(t.Context(), h, steps); err != nil && !errors.Is(err, errCut) {
+						t.Fatal(err)
+					}
+				}
+				if h.p.source != nil || h.p.copy == nil || !h.runsThere || h.p.atFrom != nil || h.p.atTo != nil {
+					t.Errorf("in the end there is %+v", h.p)
+				}
+			})
+		}
+	}
+}
