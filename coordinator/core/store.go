@@ -523,8 +523,16 @@ type Workload struct {
 	// Failed are the hosts on which it did not run as it should.
 	Failed    map[protocol.HostID]Failure `json:"failed,omitempty"`
 	Wants     placement.Wants             `json:"wants,omitzero"`
+	Moved     MoveEnd                     `json:"moved,omitzero"`    // the newest move by a person that has ended
 	History   []WorkloadStep              `json:"history,omitempty"` // the newest last
 	ChangedMS int64                       `json:"changed_ms"`
+}
+
+// MoveEnd is the end of a move that a person asked for.
+type MoveEnd struct {
+	unique.Move
+	Why   string `json:"why,omitempty"` // why it was dropped; empty if the workload is where it was to go
+	EndMS int64  `json:"end_ms,omitzero"`
 }
 
 // Failure is the newest failure of a workload on a host.

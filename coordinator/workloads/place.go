@@ -60,6 +60,13 @@ func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 		if s.Pending == pending {
 			s.Pending = protocol.ActionID{}
 		}
+		switch m := s.Move; {
+		case m.To != s.Host || a.Host != s.Host:
+		case failed:
+			endMove(s, m, "it did not start there: "+cmp.Or(a.Detail, string(a.Reason)), r.base.NowMS())
+		case a.State == protocol.StateDone:
+			endMove(s, m, "", r.base.NowMS())
+		}
 		if made != nil {
 			s.Spec = made
 		}
@@ -132,7 +139,7 @@ func (r placer) place(ctx context.Context) error {
 			asked = append(asked, w)
 		}
 		// One that is free and waits for room holds up no others.
-		leaving = leaving || w.Moves && w.Phase != unique.Free
+		leaving = leaving || w.Leaves() && w.Phase != unique.Free
 	}
 	changed := r.changed
 	due := changed || v.NowMS-r.placedMS >= retry.Milliseconds()
@@ -193,7 +200,7 @@ func (r placer) leave(ctx context.Context, s *scene) (failed error) {
 	for _, to := range placement.Place(s.hosts, s.movable, r.cfg.Placing.Strategy) {
 		w := s.of[to.Workload]
 		// What was placed since the scene was read is nowhere in it.
-		if w.Phase != unique.Held || w.Moves || to.From != string(w.Host) || to.To == to.From || to.To == "" && to.For == "" {
+		if w.Phase != unique.Held || w.Leaves() || to.From != string(w.Host) || to.To == to.From || to.To == "" && to.For == "" {
 			continue
 		}
 		failed = errors.Join(failed, r.store(ctx, w, "", func(c *core.Workload) {
@@ -277,6 +284,9 @@ func (r placer) waitsOrBans(ctx context.Context, w *workload, err error) error {
 	}
 	return r.store(ctx, w, "", func(s *core.Workload) {
 		s.Moves, s.Failed = true, failedOn(s.Failed, s.Host, err.Error(), r.base.NowMS())
+		if s.Move.To == s.Host {
+			endMove(s, s.Move, err.Error(), r.base.NowMS())
+		}
 	}, nil)
 }
 

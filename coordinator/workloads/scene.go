@@ -204,8 +204,11 @@ func (rules Placing) wanted(w *workload, names map[string][]string, nowMS int64)
 	if w.Phase == unique.Free && w.Moves { // it left that host: not without need back to it
 		p.Rules = append(p.Rules, placement.Rule{Host: string(w.Host), Score: -1})
 	}
+	if w.Phase == unique.Free && w.Moving() {
+		p.Rules = append(p.Rules, placement.Rule{Host: string(w.Move.To), Must: true})
+	}
 	if w.Phase != unique.Free {
-		p.On, p.Fixed = string(w.Host), w.Phase != unique.Held || w.Moves || w.shut || !w.Pending.IsZero()
+		p.On, p.Fixed = string(w.Host), w.Phase != unique.Held || w.Leaves() || w.shut || !w.Pending.IsZero()
 	}
 	if ok, _ := w.Anywhere(); !ok {
 		p.Rules = append(p.Rules, placement.Rule{Host: string(w.Host), Must: true})
