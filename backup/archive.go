@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/image/rootfs"
 	"github.com/hostler-io/hostler/internal/frame"
+	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/setting"
 )
 
@@ -37,6 +38,9 @@ type Manifest struct {
 	// Number counts the backups of a container on its host, from 1: the clock may have
 	// jumped between two, their order never does.
 	Number uint64 `json:"number"`
+	// Epoch is that under which a unique container ran; zero for others. It orders the
+	// backups that different hosts have made of it.
+	Epoch protocol.Epoch `json:"epoch,omitzero"`
 	// Scheduled tells that a schedule has made it, which may remove it, too.
 	Scheduled bool `json:"scheduled,omitzero"`
 	// Image is what runs in it, and how; it has no layers.
@@ -121,7 +125,7 @@ func Read(f io.ReaderAt, size int64, key Verifier) (m Manifest, err error) {
 		return m, fmt.Errorf("%w: %w", ErrArchive, err)
 	}
 	if err := key.Verify(sig, text); err != nil {
-		return m, fmt.Errorf("%w: it was not signed by the key of this host, or was changed since: %w", ErrArchive, err)
+		return m, fmt.Errorf("%w: it was not signed by a key that counts here, or was changed since: %w", ErrArchive, err)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -19,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -28,6 +29,9 @@ type Store struct {
 	Dir    string
 	Signer Signer
 	Key    Verifier
+	// Vouched signs what other hosts are to believe: backups of unique containers. Nil:
+	// Signer does.
+	Vouched Signer
 
 	target, own string // of the store of a target: its name, and the host's own directory
 }
@@ -134,7 +138,11 @@ func (s Store) Create(ctx context.Context, name, root string, ids container.IDRa
 	if m.Number, err = s.next(m.CTID); err != nil {
 		return Backup{}, errors.Join(err, f.Close(), os.Remove(staging))
 	}
-	m, err = Write(ctx, &sparing{to: f}, root, ids, m, s.Signer)
+	signer := s.Signer
+	if m.Epoch != (protocol.Epoch{}) && s.Vouched != nil {
+		signer = s.Vouched
+	}
+	m, err = Write(ctx, &sparing{to: f}, root, ids, m, signer)
 	if err := errors.Join(err, f.Sync()); err != nil {
 		return Backup{}, errors.Join(fmt.Errorf("backup %s: %w", name, err), f.Close(), os.Remove(staging))
 	}

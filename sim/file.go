@@ -28,7 +28,7 @@ const (
 //	network [loss=5%] [latency=200ms]
 //	seed N
 //	host NAME [cpu=400%] [memory=8GiB] [fence=none|guard|watchdog] [drift=5] [latency=1s] [pausable] [pinned]
-//	workload NAME [on=HOST] [cpu=100%] [memory=1GiB] [priority=N] [data=none|shared|local] [keep]
+//	workload NAME [on=HOST] [cpu=100%] [memory=1GiB] [priority=N] [data=none|shared|local|backup] [keep]
 //	fence [first=auto|lease|device] [action=reboot|off] [grace=10s] [per-hour=3] [reconnect=30s] [unfence=auto|manual] [witness]
 //	device NAME hosts=HOST,HOST [level=1] [tries=2] [try=60s] [delay=0s] [no-status]
 //	at TIME FAULT [HOST|DEVICE] [for TIME]
@@ -124,7 +124,7 @@ func (w *World) line(word string, rest []string) (err error) {
 		err = options(rest, map[string]func(string) error{
 			"on": into(&x.On, func(s string) (string, error) { return s, nil }), "cpu": into(&x.Size.CPU, percent), "memory": into(&x.Size.Memory, bytes),
 			"priority": into(&x.Priority, small),
-			"data":     into(&x.Data, oneOf(unique.DataNone, unique.DataShared, unique.DataLocal)), "keep": alone(&x.Keeps),
+			"data":     into(&x.Data, oneOf(unique.DataNone, unique.DataShared, unique.DataLocal, unique.DataBackup)), "keep": alone(&x.Keeps),
 		})
 		w.Workloads = append(w.Workloads, x)
 		return err

@@ -33,6 +33,9 @@ func (w Workload) Ask(m Move, refused string) (Workload, error) {
 	if ok, why := w.Anywhere(); !ok {
 		return w, fmt.Errorf("%s; only one with data none or shared can be moved", why)
 	}
+	if w.Settled() {
+		return w, fmt.Errorf("its data are on host %s, and what it has written since its newest backup would be lost; only one with data none or shared can be moved", w.Host)
+	}
 	if refused != "" {
 		return w, fmt.Errorf("host %s cannot take it: %s", m.To, refused)
 	}

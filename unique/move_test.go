@@ -81,6 +81,7 @@ func TestMoveIsRefused(t *testing.T) {
 		"shared data":     {func(w *Workload) { w.Data = DataShared }, "b", "", ""},
 		"drained":         {func(w *Workload) { w.Moves = true }, "b", "", ""},
 		"local data":      {func(w *Workload) { w.Data = DataLocal }, "b", "", "its data are on host a"},
+		"data in backups": {func(w *Workload) { w.Data = DataBackup }, "b", "", "since its newest backup would be lost"},
 		"there already":   {func(*Workload) {}, "a", "", "it is on host a already"},
 		"moving":          {func(w *Workload) { w.Move = Move{To: "c", By: "bob"} }, "b", "", "bob already moves it to host c"},
 		"withheld":        {func(w *Workload) { w.Phase, w.Why = Withheld, "host a is lost" }, "b", "", "about to leave host a: host a is lost"},

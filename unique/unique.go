@@ -122,6 +122,7 @@ const (
 	DataNone   Data = "none"   // nowhere: it can start from nothing on any host
 	DataShared Data = "shared" // on storage that all of its hosts reach
 	DataLocal  Data = "local"  // on its host alone: it waits for it, or for a person
+	DataBackup Data = "backup" // on its host, and in backups of which another host makes it when its own is lost
 )
 
 // Workload is one unique workload.
@@ -298,6 +299,10 @@ func (w Workload) Place(host protocol.HostID, term protocol.Term) (Workload, err
 	w.Host, w.Moves = host, false
 	return w.to(Held, ""), nil
 }
+
+// Settled reports whether a workload goes on where it is as long as its host is not lost: to
+// leave it would lose what was written since the newest backup.
+func (w Workload) Settled() bool { return w.Data == DataBackup && w.Phase != Free && !w.Moves }
 
 // Anywhere reports whether a free workload may start on another host than the one that
 // held it, and says why if not.

@@ -151,7 +151,14 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 		if spec.Mounts, err = (mounted{o}).mounts(); err != nil {
 			return queue.Change{}, err
 		}
+		from := argsOf(o.spec).Restore
 		switch o.spec.Kind {
+		case protocol.KindCreate:
+			if len(from) > 0 {
+				spec.Env, spec.Command = nil, nil // the backup says what runs in it
+				spec.Template = backupTemplate + string(o.rec.Name)
+				spec.Image, err = o.latest(ctx, h.Containers, from)
+			}
 		case protocol.KindRestore:
 			spec.Env, spec.Command = nil, nil // the backup says what runs in it
 			spec.Image, err = o.backedUp(ctx, h.Containers)

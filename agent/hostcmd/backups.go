@@ -23,6 +23,7 @@ import (
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/podman"
+	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/setting"
 )
 
@@ -127,12 +128,12 @@ func (o backupOptions) withTree(ctx context.Context, do func(i container.Info, r
 }
 
 func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
-	keeps, err := o.keeps(ctx)
+	keeps, epoch, err := o.keeps(ctx)
 	if err != nil {
 		return err
 	}
 	return o.withTree(ctx, func(info container.Info, root string, ids container.IDRange, img container.Image) error {
-		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Scheduled: o.scheduled, Image: img, Kept: keeps})
+		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Epoch: epoch, Scheduled: o.scheduled, Image: img, Kept: keeps})
 		if err == nil { // what is on the disk is what was written
 			b, err = s.Verify(ctx, b.Name)
 		}
@@ -146,27 +147,30 @@ func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 	})
 }
 
-// keeps is how the agent keeps the container.
-func (o backupOptions) keeps(ctx context.Context) (setting.New, error) {
+// keeps is how the agent keeps the container, and the epoch of a unique one.
+func (o backupOptions) keeps(ctx context.Context) (n setting.New, epoch protocol.Epoch, err error) {
 	agent, err := client.New(client.Config{Address: "unix://" + o.agent})
 	if err != nil {
-		return setting.New{}, err
+		return n, epoch, err
 	}
 	var said bytes.Buffer
 	if err := agent.Lines(ctx, "/v1/containers/"+url.PathEscape(o.name), nil, &said); err != nil {
-		return setting.New{}, fmt.Errorf("ask the agent about container %q: %w", o.name, err)
+		return n, epoch, fmt.Errorf("ask the agent about container %q: %w", o.name, err)
 	}
 	var d api.ContainerDetails
 	if err := json.Unmarshal(said.Bytes(), &d); err != nil {
-		return setting.New{}, err
+		return n, epoch, err
 	}
-	n := setting.New{Template: d.Image, Class: d.Class, Offline: d.Offline, Labels: d.Labels, Env: d.Env, Command: d.Command, Expose: d.Ports, Health: d.Health, Schedules: d.Schedules}
+	n = setting.New{Template: d.Image, Class: d.Class, Offline: d.Offline, Labels: d.Labels, Env: d.Env, Command: d.Command, Expose: d.Ports, Health: d.Health, Schedules: d.Schedules}
 	for _, l := range d.Limits {
 		if l.Set != "" {
 			n.Limits = append(n.Limits, l.Resource+"="+l.Set)
 		}
 	}
-	return n, nil
+	if d.Epoch != "" {
+		_, err = fmt.Sscanf(d.Epoch, "%d.%d.%d", &epoch.Term.Ring, &epoch.Term.Counter, &epoch.Counter)
+	}
+	return n, epoch, err
 }
 
 // rangeOf are the ids of the users of a container.

@@ -225,6 +225,8 @@ type Settings struct {
 	Paused     string `json:"paused,omitzero"`
 	RolledBack string `json:"rolled_back,omitzero"`
 	Upgraded   string `json:"upgraded,omitzero"`
+	// Restored says, for people, of which backup its host has made a unique container.
+	Restored string `json:"restored,omitempty"`
 	// Health is how it is looked at; nil is not at all.
 	Health *contract.Check `json:"health,omitempty"`
 	// Schedules are what its host makes of it by itself; Backed and Snapped are when it

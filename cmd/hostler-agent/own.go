@@ -1,15 +1,22 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
+	"slices"
 
 	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/agent/hostcmd"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/backup"
+	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/podman"
+	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/setting"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -69,7 +76,80 @@ func (s state) openBackups() (backup.Store, error) {
 	if err != nil {
 		return backup.Store{}, err
 	}
-	return backup.Store{Dir: s.backups(), Signer: key, Key: key.PublicKey()}, nil
+	return backup.Store{Dir: s.backups(), Signer: key, Vouched: vouching{s}, Key: ours{key.PublicKey()}}, nil
+}
+
+// vouching signs as archives of images are signed, so that other hosts of the fleet know
+// whose signature it is.
+type vouching struct{ state }
+
+// Sign implements [backup.Signer].
+func (v vouching) Sign(body []byte) ([]byte, error) {
+	by, err := v.signing()
+	if err != nil {
+		return nil, err
+	}
+	return by.Seal(body)
+}
+
+// ours verifies what this host has signed, with a voucher or without.
+type ours struct{ key *certs.PublicKey }
+
+// Verify implements [backup.Verifier].
+func (o ours) Verify(sig, body []byte) error {
+	var by sealed
+	if json.Unmarshal(sig, &by) != nil {
+		return o.key.Verify(sig, body)
+	}
+	if !bytes.Equal(by.Key, o.key.Bytes()) {
+		return errors.New("another host has signed it")
+	}
+	return o.key.Verify(by.Sig, body)
+}
+
+// theirs verifies what certain hosts of the fleet have signed. It keeps who has signed what
+// was verified last.
+type theirs struct {
+	by    hostcmd.Signing
+	hosts []protocol.HostID
+	last  protocol.HostID
+}
+
+// Verify implements [backup.Verifier].
+func (t *theirs) Verify(sig, body []byte) error {
+	host, err := t.by.Trust(body, sig)
+	if err == nil && !slices.Contains(t.hosts, protocol.HostID(host)) {
+		err = fmt.Errorf("host %s has signed it, which has not held the container", host)
+	}
+	t.last = protocol.HostID(host)
+	return err
+}
+
+// Latest implements containers.Backups.
+func (b backups) Latest(ctx context.Context, id container.CTID, hosts []protocol.HostID) (found containers.Restored, img container.Image, err error) {
+	s, err := b.openBackups()
+	if err != nil {
+		return found, img, err
+	}
+	by, err := b.signing()
+	if err != nil {
+		return found, img, err
+	}
+	signed := &theirs{by: by, hosts: hosts}
+	s.Key = signed
+	targets, err := backup.ParseTargets(b.targets)
+	if err != nil {
+		return found, img, err
+	}
+	at, newest, err := s.Latest(targets, id)
+	if err != nil {
+		return found, img, err
+	}
+	m, img, err := at.Image(ctx, newest.Name)
+	if err == nil && (m.CTID != id || m.SHA256 != newest.SHA256) {
+		err = fmt.Errorf("%w: backup %s was changed while it was read", backup.ErrArchive, newest.Name)
+	}
+	return containers.Restored{Kind: m.Runtime, Name: at.Target() + ":" + newest.Name, Host: signed.last, MadeMS: m.Made}, img, err
 }
 
 // backups are those of a host, for its containers. It implements containers.Backups.

@@ -28,7 +28,7 @@ func (h leaseHandlers) leases() {
 func leaseOf(s workloads.Status) api.Lease {
 	l := api.Lease{
 		Name: string(s.Name), CTID: s.CTID.String(), Host: string(s.Host), Epoch: s.Epoch.String(), Phase: string(s.Phase), Why: s.Why,
-		LeftMS: s.LeftMS, SelfFence: string(s.Fence), Data: string(s.Data), Keeps: s.Keeps, Copies: s.Copies, ChangedAt: webapi.At(s.ChangedMS),
+		LeftMS: s.LeftMS, SelfFence: string(s.Fence), Data: string(s.Data), Restored: s.Restored, Keeps: s.Keeps, Copies: s.Copies, ChangedAt: webapi.At(s.ChangedMS),
 	}
 	if s.Move.To != "" {
 		m := moveOf(s.Move)

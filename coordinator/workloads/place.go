@@ -60,6 +60,9 @@ func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 		if s.Pending == pending {
 			s.Pending = protocol.ActionID{}
 		}
+		if a.Host == s.Host {
+			carried(s, &a)
+		}
 		switch m := s.Move; {
 		case m.To != s.Host || a.Host != s.Host:
 		case failed:
@@ -151,8 +154,11 @@ func (r placer) place(ctx context.Context) error {
 	var failed error
 	for _, w := range asked {
 		there, err := has(ctx, r.base, w)
-		if err == nil && !there {
+		switch {
+		case err == nil && !there:
 			err = r.create(ctx, w)
+		case err == nil && w.Data == unique.DataBackup && w.DataHost != w.Host:
+			err = r.store(ctx, w, "", func(s *core.Workload) { s.DataHost = s.Host }, nil)
 		}
 		failed = errors.Join(failed, err)
 	}
@@ -246,7 +252,10 @@ func (r placer) move(ctx context.Context, w *workload, to protocol.HostID) error
 	if err != nil {
 		return err
 	}
-	if err := r.store(ctx, w, "workload.placed", func(s *core.Workload) { s.Workload = next }, func() {
+	if err := r.store(ctx, w, "workload.placed", func(s *core.Workload) {
+		s.Workload = next
+		s.Holders = heldBy(s.Holders, to)
+	}, func() {
 		w.named, w.quiet = protocol.Seq{}, false
 	}); err != nil {
 		return err
@@ -266,7 +275,7 @@ func has(ctx context.Context, base *core.Base, w *workload) (bool, error) {
 
 // create asks the host of a workload to make it.
 func (r placer) create(ctx context.Context, w *workload) error {
-	spec, err := started(w.Spec)
+	spec, err := started(&w.Workload)
 	if err != nil {
 		return err
 	}
@@ -291,8 +300,8 @@ func (r placer) waitsOrBans(ctx context.Context, w *workload, err error) error {
 }
 
 // started is the specification by which a workload was created, with its start.
-func started(spec []byte) ([]byte, error) {
-	s, err := protocol.DecodeRequest(spec)
+func started(w *core.Workload) ([]byte, error) {
+	s, err := protocol.DecodeRequest(w.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -302,5 +311,8 @@ func started(spec []byte) ([]byte, error) {
 	}
 	again := *args
 	again.Start, s.Args = true, &again
+	if w.Data == unique.DataBackup {
+		again.Restore = w.Holders
+	}
 	return json.Marshal(s)
 }

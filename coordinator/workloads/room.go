@@ -240,6 +240,7 @@ func newborn(a *core.Action, spec *protocol.Spec, args *protocol.CreateArgs, wan
 			Keeps: args.Offline == contract.Keep, Data: unique.Data(args.Data),
 		},
 		Wants: wants, Spec: a.Spec, Requester: a.Requester, Pending: a.ID, ChangedMS: nowMS,
+		Holders: []protocol.HostID{a.Host}, DataHost: a.Host,
 	}}
 	if w.Data == "" {
 		w.Data = unique.DataLocal
@@ -406,9 +407,9 @@ func (r *Room) store(ctx context.Context, w *workload, verb string, change func(
 		if s, err = tx.Workloads.Get(w.CTID); err != nil {
 			return err
 		}
-		before := s.Moved
+		before := s
 		stamped(&s)
-		if err := errors.Join(tx.Workloads.Put(s), r.tellMove(tx, before, &s)); err != nil || verb == "" {
+		if err := errors.Join(tx.Workloads.Put(s), r.tellMove(tx, before.Moved, &s), r.tellRestore(tx, before.Restored, &s)); err != nil || verb == "" {
 			return err
 		}
 		return r.base.Record(tx, core.Self(), audit.Record{
