@@ -157,7 +157,7 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 			if len(from) > 0 {
 				spec.Env, spec.Command = nil, nil // the backup says what runs in it
 				spec.Template = backupTemplate + string(o.rec.Name)
-				spec.Image, err = o.latest(ctx, h.Containers, from)
+				spec.Image, err = h.latest(ctx, o, from)
 			}
 		case protocol.KindRestore:
 			spec.Env, spec.Command = nil, nil // the backup says what runs in it

@@ -47,7 +47,7 @@ func (r Restored) text(now time.Time) string {
 }
 
 // latest is what a unique container is made from whose data are in its backups.
-func (o *operation) latest(ctx context.Context, c *Containers, hosts []protocol.HostID) (*container.Image, error) {
+func (h create) latest(ctx context.Context, o *operation, hosts []protocol.HostID) (*container.Image, error) {
 	if o.cfg.Backups == nil {
 		return nil, fmt.Errorf("%w: this host has no backups", actions.CodeUnsupported)
 	}
@@ -55,16 +55,16 @@ func (o *operation) latest(ctx context.Context, c *Containers, hosts []protocol.
 	if err != nil {
 		return nil, fmt.Errorf("make it of its newest backup: %w", err)
 	}
-	by := c.runtime(string(r.Kind))
+	by := h.runtime(string(r.Kind))
 	_, creates := by.(container.Creator)
 	if _, holds := by.(container.Holder); !creates || !holds {
 		return nil, fmt.Errorf("%w: its backup is of a container of %s, and this host makes no unique ones of these", container.ErrUnsupported, r.Kind)
 	}
 	// Its runtime is durable before anything is made with it.
 	o.rec.Runtime = string(r.Kind)
-	if _, err := loop.Ask(ctx, c.cfg.Loop, func() (struct{}, error) {
-		o.rec.Settings.Restored = r.text(time.UnixMilli(c.cfg.Loop.WallMS()))
-		return struct{}{}, c.cfg.Apply(keep(o.rec))
+	if _, err := loop.Ask(ctx, h.cfg.Loop, func() (struct{}, error) {
+		o.rec.Settings.Restored = r.text(time.UnixMilli(h.cfg.Loop.WallMS()))
+		return struct{}{}, h.cfg.Apply(keep(o.rec))
 	}); err != nil {
 		return nil, err
 	}

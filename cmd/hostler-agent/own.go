@@ -5,19 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
-	"slices"
 
-	"github.com/hostler-io/hostler/agent/containers"
+	"github.com/hostler-io/hostler/agent/backups"
 	"github.com/hostler-io/hostler/agent/hostcmd"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/backup"
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/podman"
-	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/setting"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -107,82 +102,14 @@ func (o ours) Verify(sig, body []byte) error {
 	return o.key.Verify(by.Sig, body)
 }
 
-// theirs verifies what certain hosts of the fleet have signed. It keeps who has signed what
-// was verified last.
-type theirs struct {
-	by    hostcmd.Signing
-	hosts []protocol.HostID
-	last  protocol.HostID
-}
-
-// Verify implements [backup.Verifier].
-func (t *theirs) Verify(sig, body []byte) error {
-	host, err := t.by.Trust(body, sig)
-	if err == nil && !slices.Contains(t.hosts, protocol.HostID(host)) {
-		err = fmt.Errorf("host %s has signed it, which has not held the container", host)
+// containerBackups are the backups of the host, for its containers.
+func (s state) containerBackups(targets []string) backups.Backups {
+	return backups.Backups{
+		Open: s.openBackups,
+		Trust: func() (func(body, sig []byte) (string, error), error) {
+			by, err := s.signing()
+			return by.Trust, err
+		},
+		Targets: targets,
 	}
-	t.last = protocol.HostID(host)
-	return err
-}
-
-// Latest implements containers.Backups.
-func (b backups) Latest(ctx context.Context, id container.CTID, hosts []protocol.HostID) (found containers.Restored, img container.Image, err error) {
-	s, err := b.openBackups()
-	if err != nil {
-		return found, img, err
-	}
-	by, err := b.signing()
-	if err != nil {
-		return found, img, err
-	}
-	signed := &theirs{by: by, hosts: hosts}
-	s.Key = signed
-	targets, err := backup.ParseTargets(b.targets)
-	if err != nil {
-		return found, img, err
-	}
-	at, newest, err := s.Latest(targets, id)
-	if err != nil {
-		return found, img, err
-	}
-	m, img, err := at.Image(ctx, newest.Name)
-	if err == nil && (m.CTID != id || m.SHA256 != newest.SHA256) {
-		err = fmt.Errorf("%w: backup %s was changed while it was read", backup.ErrArchive, newest.Name)
-	}
-	return containers.Restored{Kind: m.Runtime, Name: at.Target() + ":" + newest.Name, Host: signed.last, MadeMS: m.Made}, img, err
-}
-
-// backups are those of a host, for its containers. It implements containers.Backups.
-type backups struct {
-	state
-	targets []string
-}
-
-func (b backups) Image(ctx context.Context, target, name string) (container.Kind, container.Image, setting.New, error) {
-	s, err := b.openBackups()
-	if err != nil {
-		return "", container.Image{}, setting.New{}, err
-	}
-	targets, err := backup.ParseTargets(b.targets)
-	if err == nil {
-		s, err = s.At(targets, target)
-	}
-	if err != nil {
-		return "", container.Image{}, setting.New{}, err
-	}
-	m, img, err := s.Image(ctx, name)
-	return m.Runtime, img, m.Kept, err
-}
-
-func (b backups) Newest(context.Context) (map[container.CTID]containers.GoodBackup, error) {
-	s, err := b.openBackups()
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.Newest()
-	newest := make(map[container.CTID]containers.GoodBackup, len(all))
-	for id, n := range all {
-		newest[id] = containers.GoodBackup(n)
-	}
-	return newest, err
 }

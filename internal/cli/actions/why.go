@@ -107,6 +107,9 @@ func (e *explanation) addPlacement(p *api.Placement) {
 	default:
 		e.Why = append(e.Why, fmt.Sprintf("no host may run it: %s", p.Why))
 	}
+	if p.Restored != "" {
+		e.Why = append(e.Why, "when its host was lost it was "+p.Restored)
+	}
 	if m := p.Move; m != nil {
 		e.Why = append(e.Why, fmt.Sprintf("%s moves it to host %s%s", m.By, m.To, reasonOf(m.Reason)))
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func leaseNoun() show.Noun[api.Lease] {
-	return show.NounOf("ctid", "name host move phase left epoch self_fence data why copies keeps+ banned+ changed_at+ ctid+", show.Cells[api.Lease]{
+	return show.NounOf("ctid", "name host move phase left epoch self_fence data restored+ why copies keeps+ banned+ changed_at+ ctid+", show.Cells[api.Lease]{
 		"move": func(l api.Lease) any {
 			if l.Move == nil {
 				return ""
