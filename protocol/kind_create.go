@@ -39,7 +39,7 @@ type CreateArgs struct {
 	Data       string   `json:"data,omitzero" enum:"none,shared,local,backup" example:"\"none\"" doc:"Where a unique container keeps its data. One with local data, the default, is never started on another host; one with none or shared data is. One with backup is made of its newest backup when its host is lost."`
 	// Restore is what the coordinator adds when a unique container with data=backup is made
 	// anew: the hosts that have held it, whose backups of it count.
-	Restore  []HostID        `json:"restore,omitempty" doc:"Make it of its newest backup at the targets of the host, signed by one of these hosts. Only for a unique container with data backup."`
+	Restore  []HostID        `json:"restore,omitempty" example:"[\"edge-07\"]" doc:"Make it of its newest backup at the targets of the host, signed by one of these hosts. Only for a unique container with data backup."`
 	Network  string          `json:"network,omitzero" example:"\"back\"" doc:"The network of the host that it is attached to. Left out: its first one."`
 	Hostname ContainerName   `json:"hostname,omitzero" example:"\"web\"" doc:"The name that it calls itself. Empty is the name of the container."`
 	Command  []string        `json:"command,omitempty" example:"[\"sleep\",\"infinity\"]" doc:"What runs in it, in place of the command of its image. A template has an init of its own and takes none."`
