@@ -125,7 +125,7 @@ func Read(f io.ReaderAt, size int64, key Verifier) (m Manifest, err error) {
 		return m, fmt.Errorf("%w: %w", ErrArchive, err)
 	}
 	if err := key.Verify(sig, text); err != nil {
-		return m, fmt.Errorf("%w: it was not signed by a key that counts here, or was changed since: %w", ErrArchive, err)
+		return m, fmt.Errorf("%w: it was not signed by the key of this host, or was changed since: %w", ErrArchive, err)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
