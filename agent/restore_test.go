@@ -2,7 +2,9 @@ package agent_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,11 +18,18 @@ import (
 	"github.com/hostler-io/hostler/protocol/setting"
 )
 
-// archive is the one backup of a host.
+// archive is the one backup of a host, and none that is reached by others.
 type archive struct {
 	kept    setting.New
 	of      container.CTID
 	volumes map[string]container.Layer
+	latest  error // why there is no newest one; nil if there is one
+	hosts   []protocol.HostID
+}
+
+func (a *archive) Latest(_ context.Context, _ container.CTID, hosts []protocol.HostID) (containers.Restored, container.Image, error) {
+	a.hosts = hosts
+	return containers.Restored{Kind: container.KindLXC, Name: "nas:db-1", Host: "edge-07", MadeMS: time.Now().Add(-time.Hour).UnixMilli()}, container.Image{}, a.latest
 }
 
 func (a *archive) Image(context.Context, string, string) (containers.StoredBackup, error) {
@@ -29,6 +38,33 @@ func (a *archive) Image(context.Context, string, string) (containers.StoredBacku
 
 func (a *archive) Newest(context.Context) (map[container.CTID]containers.GoodBackup, error) {
 	return nil, nil
+}
+
+// TestMadeOfItsNewestBackup: a unique container that is made anew is made of its newest
+// backup, which is told with how old it was; without one it is not made at all, and nothing
+// of it is left.
+func TestMadeOfItsNewestBackup(t *testing.T) {
+	a := &archive{latest: fmt.Errorf("%w: no target of this host has a backup", container.ErrNotFound)}
+	in(t, func(c *agent.Config) { c.Backups = a }, func(t *testing.T, w *world) {
+		s := creation(1, false)
+		args := s.Args.(*protocol.CreateArgs)
+		args.Class, args.Data, args.Restore = "unique", "backup", []protocol.HostID{"edge-07"}
+		w.coord.order(actionID(1), s)
+		w.pass(time.Second)
+		if all := w.coord.told(actionID(1)); !slices.Contains(all, "fail FAILED error") || w.state(1) != "" {
+			t.Errorf("without a backup: %q, and it is %q", all, w.state(1))
+		}
+		a.latest = nil
+		w.coord.order(actionID(2), s)
+		w.pass(time.Second)
+		if !slices.Equal(a.hosts, args.Restore) {
+			t.Errorf("backups of %v count", a.hosts)
+		}
+		d, _, err := agent.Remembered(t.Context(), w.agent, "ct-1")
+		if want := "backup nas:db-1 of host edge-07, made "; err != nil || !strings.HasPrefix(d.Settings.Restored, want) || !strings.HasSuffix(d.Settings.Restored, "1h0m0s before") {
+			t.Errorf("%q, %v: %q", d.Settings.Restored, err, w.coord.told(actionID(2)))
+		}
+	})
 }
 
 // TestRestoreKeeps: a restored container is kept as the one of the backup was, also if the

@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/image/rootfs"
 	"github.com/hostler-io/hostler/internal/frame"
+	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/mount"
 	"github.com/hostler-io/hostler/protocol/setting"
 )
@@ -38,6 +39,9 @@ type Manifest struct {
 	// Number counts the backups of a container on its host, from 1: the clock may have
 	// jumped between two, their order never does.
 	Number uint64 `json:"number"`
+	// Epoch is that under which a unique container ran; zero for others. It orders the
+	// backups that different hosts have made of it.
+	Epoch protocol.Epoch `json:"epoch,omitzero"`
 	// Scheduled tells that a schedule has made it, which may remove it, too.
 	Scheduled bool `json:"scheduled,omitzero"`
 	// From is the host that it was brought from; empty if this host has made it.

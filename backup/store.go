@@ -20,6 +20,7 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -29,6 +30,9 @@ type Store struct {
 	Dir    string
 	Signer Signer
 	Key    Verifier
+	// Vouched signs what other hosts are to believe: backups of unique containers. Nil:
+	// Signer does.
+	Vouched Signer
 
 	target, own string // of the store of a target: its name, and the host's own directory
 }
@@ -108,8 +112,16 @@ func (s *sparing) Write(b []byte) (int, error) {
 // container.ErrExists.
 func (s Store) Create(ctx context.Context, name, root string, ids container.IDRange, m Manifest, volumes ...Tree) (Backup, error) {
 	return s.put(ctx, name, m, func(to io.Writer, m Manifest) (Manifest, error) {
-		return Write(ctx, to, root, ids, m, s.Signer, volumes...)
+		return Write(ctx, to, root, ids, m, s.signer(m), volumes...)
 	})
+}
+
+// signer is what signs a backup: of a unique container other hosts have to know the host.
+func (s Store) signer(m Manifest) Signer {
+	if m.Epoch != (protocol.Epoch{}) && s.Vouched != nil {
+		return s.Vouched
+	}
+	return s.Signer
 }
 
 // put makes the file of a backup, which write writes under the next number.

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,8 +60,50 @@ func (s Store) At(t Targets, name string) (Store, error) {
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !i.IsDir() {
 		return Store{}, fmt.Errorf("%w: the target %s has no directory %s; is it mounted?", container.ErrUnavailable, name, dir)
 	}
-	return Store{Dir: dir, Signer: s.Signer, Key: s.Key, target: name, own: s.Dir}, err
+	return Store{Dir: dir, Signer: s.Signer, Key: s.Key, Vouched: s.Vouched, target: name, own: s.Dir}, err
 }
+
+// Latest returns the newest backup of a unique container at the targets of a host, and the
+// store that it is in: that of the highest epoch, and of these the one made last. The key of
+// the store says whose backups count. A target that cannot be reached is an error only if no
+// other one has a backup. It reads no archive.
+func (s Store) Latest(t Targets, id container.CTID) (at Store, newest Backup, err error) {
+	var away error
+	for _, name := range t.Names() {
+		there, err := s.At(t, name)
+		var all []Backup
+		if err == nil {
+			all, err = there.List()
+		}
+		away = errors.Join(away, err)
+		for _, b := range all {
+			if b.Problem == "" && b.CTID == id && (newest.Name == "" || newest.before(b)) {
+				at, newest = there, b
+			}
+		}
+	}
+	if newest.Name == "" {
+		return at, newest, errors.Join(fmt.Errorf("%w: no target of this host has a backup of it that a host has signed which held it; it has %s", container.ErrNotFound, t), away)
+	}
+	return at, newest, nil
+}
+
+// before reports whether a backup of a container is older than another one: by its epoch,
+// which no clock can move, then by its number there, then by its date.
+func (b Backup) before(o Backup) bool {
+	return cmp.Or(b.Epoch.Compare(o.Epoch), cmp.Compare(b.Number, o.Number), cmp.Compare(b.Made, o.Made)) < 0
+}
+
+// String names the targets.
+func (t Targets) String() string {
+	if len(t) == 0 {
+		return "no targets"
+	}
+	return "the targets " + strings.Join(t.Names(), ", ")
+}
+
+// Target is the name of the target that a store is of; empty for that of the host itself.
+func (s Store) Target() string { return s.target }
 
 // elsewhere is the newest good backup of a container that lies at a target. The host notes
 // it in its own directory, so that nobody waits for a file system of others.

@@ -89,7 +89,7 @@ func (s Store) Import(ctx context.Context, f *os.File, name string, trust Trust)
 		if err := m.copyTo(ctx, to, f); err != nil {
 			return m, err
 		}
-		end, err := seal(m, s.Signer)
+		end, err := seal(m, s.signer(m))
 		if err == nil {
 			_, err = to.Write(end)
 		}

@@ -257,6 +257,24 @@ func TestUniqueMoves(t *testing.T) {
 	if out := w.must(t, "why", "db"); !strings.Contains(out, "host edge-02 can take it") {
 		t.Errorf("why db: %s", out)
 	}
-	w.must(t, "ct", "stop", "edge-01/db")
-	w.must(t, "ct", "rm", "edge-01/db", "--yes")
+
+	// A person moves it: not to a host that takes nothing, and then to that and no other one.
+	third := w.lease(t)
+	w.must(t, "host", "drain", "edge-02", "--cordon")
+	w.cli(t, "ct", "move", "edge-01/db", "edge-02", "--yes").exits(t, 1, "host edge-02 cannot take it: it is cordoned")
+	w.must(t, "host", "undrain", "edge-02")
+	w.cli(t, "ct", "move", "edge-02/db", "edge-01", "--yes").exits(t, 1, "host edge-01 holds the container now")
+	if got := a.initPID(t, "db"); !alive(got) || w.lease(t).Epoch != third.Epoch {
+		t.Error("what was refused has stopped it")
+	}
+	w.must(t, "ct", "move", "edge-01/db", "edge-02", "--reason", "new disks", "--wait", "2m", "--yes")
+	w.container(t, "edge-02/db", "runs", func(c ct) bool { return c.State == "running" })
+	w.container(t, "edge-01/db", "is stopped", func(c ct) bool { return c.State == "stopped" })
+	fourth := w.lease(t)
+	if fourth.Host != "edge-02" || fourth.Epoch == third.Epoch || fourth.Move != nil || fourth.Moved == nil || fourth.Moved.Reason != "new disks" || fourth.Moved.Dropped != "" {
+		t.Errorf("first %+v, then %+v", third, fourth)
+	}
+	told(t, b.initPID(t, "db"), fourth.Epoch)
+	w.must(t, "ct", "stop", "edge-02/db")
+	w.must(t, "ct", "rm", "edge-02/db", "--yes")
 }

@@ -104,6 +104,8 @@ type Workload struct {
 	Near  []Near
 	// Banned are hosts on which it failed too often.
 	Banned []string
+	// Aged are hosts that have a copy of it with old data, which would be started.
+	Aged []string
 	// Only are the hosts that it may be on, those that fit one of these; empty: all.
 	Only []Rule
 	// Waits says why no host may take it now; empty if one may.
@@ -347,6 +349,8 @@ func (p *plan) forbidden(w *item, n *node) string {
 		return w.Waits
 	case slices.Contains(w.Banned, n.Name):
 		return "it failed there too often"
+	case slices.Contains(w.Aged, n.Name):
+		return "it has a copy with old data; remove that first: hostler ct rm"
 	case len(w.Only) > 0 && !slices.ContainsFunc(w.Only, func(r Rule) bool { return r.fits(n.Host) }):
 		return "its discovery is exclusive to " + w.Only[0].String()
 	}

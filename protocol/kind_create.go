@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/setting"
@@ -29,23 +30,32 @@ type CreateArgs struct {
 	Labels  []string `json:"labels,omitempty" example:"[\"tier=web\"]" doc:"Labels, each NAME=VALUE."`
 	Start   bool     `json:"start,omitzero" doc:"Start it too."`
 	// What was asked for before there was this field is not privileged either.
-	Expose     []string        `json:"expose,omitempty" example:"[\"8080:80/tcp\"]" doc:"Ports of the host that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp."`
-	Volumes    []string        `json:"volumes,omitempty" example:"[\"data:/srv\"]" doc:"Volumes of the host, each NAME:/path or NAME:/path:ro. One that is not there is made; it stays when the container goes."`
-	Mounts     []string        `json:"mounts,omitempty" example:"[\"/etc/ssl/certs:/etc/ssl/certs:ro\"]" doc:"Files and directories of the host, each /host/path:/path or /host/path:/path:ro."`
-	Privileged bool            `json:"privileged,omitzero" doc:"Root in it is root of its host. Else it has users of its own."`
-	Limits     []string        `json:"limits,omitempty" example:"[\"memory=256MiB\"]" doc:"What it may use at most, each RESOURCE=VALUE, as container.limit takes them."`
-	Env        []string        `json:"env,omitempty" example:"[\"LANG=C.UTF-8\"]" doc:"Variables of its first process, each NAME=VALUE, beside those of its image."`
-	Data       string          `json:"data,omitzero" enum:"none,shared,local" example:"\"none\"" doc:"Where a unique container keeps its data. One with local data, the default, is never started on another host; one with none or shared data is."`
-	Network    string          `json:"network,omitzero" example:"\"back\"" doc:"The network of the host that it is attached to. Left out: its first one."`
-	Hostname   ContainerName   `json:"hostname,omitzero" example:"\"web\"" doc:"The name that it calls itself. Empty is the name of the container."`
-	Command    []string        `json:"command,omitempty" example:"[\"sleep\",\"infinity\"]" doc:"What runs in it, in place of the command of its image. A template has an init of its own and takes none."`
-	Health     *contract.Check `json:"health,omitempty" doc:"How it is looked at while it runs."`
+	Expose     []string `json:"expose,omitempty" example:"[\"8080:80/tcp\"]" doc:"Ports of the host that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp."`
+	Volumes    []string `json:"volumes,omitempty" example:"[\"data:/srv\"]" doc:"Volumes of the host, each NAME:/path or NAME:/path:ro. One that is not there is made; it stays when the container goes."`
+	Mounts     []string `json:"mounts,omitempty" example:"[\"/etc/ssl/certs:/etc/ssl/certs:ro\"]" doc:"Files and directories of the host, each /host/path:/path or /host/path:/path:ro."`
+	Privileged bool     `json:"privileged,omitzero" doc:"Root in it is root of its host. Else it has users of its own."`
+	Limits     []string `json:"limits,omitempty" example:"[\"memory=256MiB\"]" doc:"What it may use at most, each RESOURCE=VALUE, as container.limit takes them."`
+	Env        []string `json:"env,omitempty" example:"[\"LANG=C.UTF-8\"]" doc:"Variables of its first process, each NAME=VALUE, beside those of its image."`
+	Data       string   `json:"data,omitzero" enum:"none,shared,local,backup" example:"\"none\"" doc:"Where a unique container keeps its data. One with local data, the default, is never started on another host; one with none or shared data is. One with backup is made of its newest backup when its host is lost."`
+	// Restore is what the coordinator adds when a unique container with data=backup is made
+	// anew: the hosts that have held it, whose backups of it count.
+	Restore  []HostID        `json:"restore,omitempty" example:"[\"edge-07\"]" doc:"Make it of its newest backup at the targets of the host, signed by one of these hosts. Only for a unique container with data backup."`
+	Network  string          `json:"network,omitzero" example:"\"back\"" doc:"The network of the host that it is attached to. Left out: its first one."`
+	Hostname ContainerName   `json:"hostname,omitzero" example:"\"web\"" doc:"The name that it calls itself. Empty is the name of the container."`
+	Command  []string        `json:"command,omitempty" example:"[\"sleep\",\"infinity\"]" doc:"What runs in it, in place of the command of its image. A template has an init of its own and takes none."`
+	Health   *contract.Check `json:"health,omitempty" doc:"How it is looked at while it runs."`
 	contract.Schedules
 }
+
+// MaxRestore bounds the hosts whose backups of one container count.
+const MaxRestore = 32
 
 func (c *CreateArgs) check() error {
 	if c.Data != "" && c.Class != contract.Unique {
 		return errors.New("data: only a unique container can go to another host: create it with class unique")
+	}
+	if len(c.Restore) > 0 && c.Data != "backup" || len(c.Restore) > MaxRestore {
+		return fmt.Errorf("restore: name up to %d hosts, of a unique container with data backup", MaxRestore)
 	}
 	if c.Network != "" {
 		if err := CheckNetwork(c.Network); err != nil {

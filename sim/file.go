@@ -28,10 +28,11 @@ const (
 //	network [loss=5%] [latency=200ms]
 //	seed N
 //	host NAME [cpu=400%] [memory=8GiB] [fence=none|guard|watchdog] [drift=5] [latency=1s] [pausable] [pinned]
-//	workload NAME [on=HOST] [cpu=100%] [memory=1GiB] [priority=N] [data=none|shared|local] [keep]
+//	workload NAME [on=HOST] [cpu=100%] [memory=1GiB] [priority=N] [data=none|shared|local|backup] [keep]
 //	fence [first=auto|lease|device] [action=reboot|off] [grace=10s] [per-hour=3] [reconnect=30s] [unfence=auto|manual] [witness]
 //	device NAME hosts=HOST,HOST [level=1] [tries=2] [try=60s] [delay=0s] [no-status]
 //	at TIME FAULT [HOST|DEVICE] [for TIME]
+//	at TIME move WORKLOAD to HOST
 //	until TIME
 //
 // Drift is in thousandths of the clock's rate; that of a host may be negative. An error
@@ -123,7 +124,7 @@ func (w *World) line(word string, rest []string) (err error) {
 		err = options(rest, map[string]func(string) error{
 			"on": into(&x.On, func(s string) (string, error) { return s, nil }), "cpu": into(&x.Size.CPU, percent), "memory": into(&x.Size.Memory, bytes),
 			"priority": into(&x.Priority, small),
-			"data":     into(&x.Data, oneOf(unique.DataNone, unique.DataShared, unique.DataLocal)), "keep": alone(&x.Keeps),
+			"data":     into(&x.Data, oneOf(unique.DataNone, unique.DataShared, unique.DataLocal, unique.DataBackup)), "keep": alone(&x.Keeps),
 		})
 		w.Workloads = append(w.Workloads, x)
 		return err
@@ -150,7 +151,9 @@ func (w *World) fault(rest []string) (err error) {
 	if f.At, err = moment(rest[0]); err != nil {
 		return err
 	}
-	f.Kind = FaultKind(rest[1])
+	if f.Kind = FaultKind(rest[1]); f.Kind == Move {
+		return w.move(f, rest[2:])
+	}
 	i := slices.IndexFunc(faults, func(k struct {
 		kind FaultKind
 		host bool
@@ -162,6 +165,7 @@ func (w *World) fault(rest []string) (err error) {
 		for _, k := range faults {
 			known = append(known, string(k.kind))
 		}
+		known = append(known, string(Move))
 		return fmt.Errorf("%.40q is no fault: use %s", rest[1], strings.Join(known, ", "))
 	}
 	rest = rest[2:]
@@ -179,6 +183,16 @@ func (w *World) fault(rest []string) (err error) {
 			return err
 		}
 	}
+	w.Faults = append(w.Faults, f)
+	return nil
+}
+
+// move reads WORKLOAD to HOST.
+func (w *World) move(f Fault, rest []string) error {
+	if len(rest) != 3 || rest[1] != "to" {
+		return fmt.Errorf("move: want a workload and a host, as in: at 5m move db to edge-02")
+	}
+	f.Workload, f.Host = rest[0], rest[2]
 	w.Faults = append(w.Faults, f)
 	return nil
 }
@@ -220,6 +234,8 @@ func (w *World) check() error {
 			return fmt.Errorf("there is no device %q", f.Host)
 		case !device && f.Host != "" && !known[f.Host]:
 			return fmt.Errorf("there is no host %q", f.Host)
+		case f.Kind == Move && !names[f.Workload]:
+			return fmt.Errorf("there is no workload %q", f.Workload)
 		}
 	}
 	return nil

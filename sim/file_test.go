@@ -76,6 +76,9 @@ func TestParseRefuses(t *testing.T) {
 		good + "fence first=person\n":                    "none of [auto lease device]",
 		good + "fence grace=2h\ndevice d hosts=a\n":      "fence.grace_seconds",
 		good + "device d hosts=a\nat 1m device-lies a\n": `there is no device "a"`,
+		good + "at 1m move w\n":                          "want a workload and a host",
+		good + "at 1m move w to a\n":                     `there is no workload "w"`,
+		good + "workload w\nat 1m move w to b\n":         `there is no host "b"`,
 		good + "seed x\n":                                `seed: "x" is no number`,
 		good + strings.Repeat("#\n", maxFile/2):          "larger than",
 	} {
@@ -93,6 +96,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(string(text))
 	f.Add("host a\nhost b\nworkload w on=a keep\ndevice d hosts=a,b\nat 1m pause a for 4m\nat 1m device-hangs d for 1m\nuntil 9m\n")
+	f.Add("host a\nhost b\nworkload w on=a\nat 1m move w to b\nat 61s power-off b for 1m\nuntil 9m\n")
 	f.Add("host a drift=-9 latency=3s pausable\nworkload w keep\nat 1s pause a for 1m\nuntil 2m\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		w, err := Parse(strings.NewReader(text))

@@ -126,7 +126,7 @@ func (h *head) heard(x *host, inc, number int, held map[string]bool, took int) {
 		h.send(x, func() { x.granted(inc, number, g) })
 	}
 	for _, w := range h.all { // what is to move is stopped there
-		if name := string(w.Name); w.Host == x.id && w.Phase == unique.Withheld && w.Moves && held[name] && !x.cut {
+		if name := string(w.Name); w.Host == x.id && w.Phase == unique.Withheld && w.Leaves() && held[name] && !x.cut {
 			h.send(x, func() { x.stop(name) })
 		}
 	}
@@ -174,6 +174,9 @@ func (h *head) look(term uint64) {
 	}
 	h.fencer.look(v)
 	if !v.Settling() {
+		if !v.OurSide {
+			h.follow()
+		}
 		h.place()
 	}
 }
@@ -198,7 +201,7 @@ func (h *head) decide(w *unique.Workload, v unique.View) {
 	if next.Phase == unique.Withheld && w.Phase == unique.Held {
 		delete(h.quiet[x], string(w.Name)) // what was told before proves nothing
 		h.shut[string(w.Name)] = h.now
-		if !w.Moves {
+		if !w.Leaves() {
 			h.report.Suspended++
 		}
 	}
@@ -208,12 +211,8 @@ func (h *head) decide(w *unique.Workload, v unique.View) {
 	*w = next
 }
 
-// place finds hosts for what is free.
-func (h *head) place() {
-	if !slices.ContainsFunc(h.all, func(w *unique.Workload) bool { return w.Phase == unique.Free }) {
-		return
-	}
-	var hosts []placement.Host
+// candidates are the hosts as placement sees them.
+func (h *head) candidates() (hosts []placement.Host) {
 	for _, x := range h.hosts {
 		p := placement.Host{Name: x.Name, Has: x.Has}
 		switch at, ok := h.heardMS[x]; {
@@ -228,19 +227,72 @@ func (h *head) place() {
 		}
 		hosts = append(hosts, p)
 	}
-	var all []placement.Workload
+	return hosts
+}
+
+// wanted are the workloads as placement sees them.
+func (h *head) wanted() (all []placement.Workload) {
 	for _, w := range h.all {
 		s := h.size[string(w.Name)]
 		p := placement.Workload{Name: s.Name, Priority: s.Priority, Size: s.Size}
 		if w.Phase != unique.Free { // what is free is on no host, the one that held it last among them
 			p.On, p.Fixed = string(w.Host), true
+		} else if w.Moving() {
+			p.Rules = []placement.Rule{{Host: string(w.Move.To), Must: true}}
 		}
 		if ok, _ := w.Anywhere(); !ok && w.Host != "" {
 			p.Rules = []placement.Rule{{Host: string(w.Host), Must: true}}
 		}
 		all = append(all, p)
 	}
-	for _, to := range h.rules.place(hosts, all, placement.Spread) {
+	return all
+}
+
+// refusal says why a host cannot take a workload that a person moves there.
+func (h *head) refusal(w *unique.Workload, to protocol.HostID) string {
+	for _, v := range placement.Explain(h.candidates(), h.wanted(), string(w.Name)) {
+		if v.Host == string(to) {
+			return v.Reason
+		}
+	}
+	return ""
+}
+
+// move is a person who moves a workload.
+func (h *head) move(name string, x *host) {
+	i := slices.IndexFunc(h.all, func(w *unique.Workload) bool { return string(w.Name) == name })
+	if w := h.all[i]; h.on {
+		next, err := w.Ask(unique.Move{To: x.id, By: "a person"}, h.refusal(w, x.id))
+		if err != nil {
+			h.log("move %s to %s: refused: %v", name, x.Name, err)
+			return
+		}
+		h.log("move %s to %s", name, x.Name)
+		*w = next
+	}
+}
+
+// follow looks at what people move.
+func (h *head) follow() {
+	for _, w := range h.all {
+		if !w.Moving() {
+			continue
+		}
+		why := h.refusal(w, w.Move.To)
+		next := w.Follow(why)
+		if next.Move != w.Move {
+			h.log("coordinator: the move of %s to %s is dropped: %s", w.Name, w.Move.To, why)
+		}
+		*w = next
+	}
+}
+
+// place finds hosts for what is free.
+func (h *head) place() {
+	if !slices.ContainsFunc(h.all, func(w *unique.Workload) bool { return w.Phase == unique.Free }) {
+		return
+	}
+	for _, to := range h.rules.place(h.candidates(), h.wanted(), placement.Spread) {
 		i := slices.IndexFunc(h.all, func(w *unique.Workload) bool { return string(w.Name) == to.Workload })
 		w := h.all[i]
 		if w.Phase != unique.Free {
@@ -267,7 +319,10 @@ func (h *head) place() {
 		if from != "" && from != next.Host {
 			h.report.Takeovers++
 		}
-		*w = next
+		if *w = next; w.Move.To != "" { // it is where it was to go
+			w.Move = unique.Move{}
+			h.report.Moves++
+		}
 		if x := h.byName[w.Host]; !x.cut {
 			h.send(x, x.nudged)
 		}

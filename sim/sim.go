@@ -87,6 +87,7 @@ const (
 	CutAll      FaultKind = "cut-all"     // our own side: no message of any host arrives
 	Drain       FaultKind = "drain"       // what runs there is to move elsewhere
 	Maintenance FaultKind = "maintenance" // nothing is decided about the host
+	Move        FaultKind = "move"        // a person moves a workload to the host
 
 	// The faults of devices. Host names the device.
 	DeviceHangs FaultKind = "device-hangs" // no answer comes, and what was asked may be done
@@ -99,7 +100,9 @@ type Fault struct {
 	At   time.Duration
 	Kind FaultKind
 	Host string
-	For  time.Duration
+	// Workload is what is moved.
+	Workload string
+	For      time.Duration
 }
 
 // Report is what a play came to.
@@ -109,6 +112,8 @@ type Report struct {
 	// Takeovers counts starts on another host than before, and Suspended the times at
 	// which grants were withheld because a host was lost.
 	Takeovers, Suspended int
+	// Moves counts the workloads that have gone to the host to which a person moves them.
+	Moves int
 	// Fences counts operations that were begun to switch a host off.
 	Fences int
 	// Longest is the longest time for which a workload ran nowhere after its first start.
@@ -334,6 +339,10 @@ func (p *play) fails(f Fault, on bool) {
 
 func (p *play) begin(f Fault) {
 	h := p.byName[protocol.HostID(f.Host)]
+	if f.Kind == Move {
+		p.head.move(f.Workload, h)
+		return
+	}
 	p.log("fault: %s %s", f.Kind, f.Host)
 	switch f.Kind {
 	case Cut:

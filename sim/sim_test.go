@@ -63,18 +63,21 @@ func schedule(seed uint64) World {
 		}
 		w.Faults = append(w.Faults, f)
 	}
+	for range r.IntN(4) { // often in the middle of a fault
+		w.Faults = append(w.Faults, Fault{At: time.Duration(10_000+r.IntN(80_000)) * time.Millisecond, Kind: Move, Workload: fmt.Sprintf("w%02d", r.IntN(20)), Host: w.Hosts[r.IntN(len(w.Hosts))].Name})
+	}
 	return w
 }
 
 // TestNeverTwice plays schedules by chance, and holds each to what must never be. In the
 // end, when all faults are over, everything runs somewhere.
 func TestNeverTwice(t *testing.T) {
-	takeovers := 0
+	takeovers, moves := 0, 0
 	for i := range *seeds {
 		n := *seed + uint64(i)
 		w := schedule(n)
 		got := Run(w)
-		takeovers += got.Takeovers
+		takeovers, moves = takeovers+got.Takeovers, moves+got.Moves
 		if len(got.Violations) > 0 {
 			t.Fatalf("-seed %d -seeds 1: %v", n, got.Violations)
 		}
@@ -82,8 +85,8 @@ func TestNeverTwice(t *testing.T) {
 			t.Fatalf("-seed %d -seeds 1: when all is well again, these run nowhere: %v", n, got.Stopped)
 		}
 	}
-	if takeovers < *seeds {
-		t.Errorf("%d takeovers in %d schedules: the faults do nothing", takeovers, *seeds)
+	if takeovers < *seeds || 4*moves < *seeds {
+		t.Errorf("%d takeovers and %d moves in %d schedules: the faults do nothing", takeovers, moves, *seeds)
 	}
 }
 
@@ -197,6 +200,10 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 		"what was fenced is forgotten":           with(func(r *rules) { r.forgets = true }),
 		"our own side is not suspected":          with(func(r *rules) { r.neverUs = true }),
 		"our own side is not suspected for long": with(func(r *rules) { r.briefUs = true }),
+		"a move waits for no proof": {place: placement.Place, decide: func(w unique.Workload, h unique.Holder, v unique.View) (unique.Workload, bool) {
+			h.Quiet = h.Quiet || w.Moving() && w.Phase == unique.Withheld
+			return unique.Decide(w, h, v)
+		}},
 		"no epoch is raised": {place: placement.Place, decide: func(w unique.Workload, h unique.Holder, v unique.View) (unique.Workload, bool) {
 			got, changed := unique.Decide(w, h, v)
 			got.Epoch = w.Epoch

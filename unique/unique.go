@@ -122,6 +122,7 @@ const (
 	DataNone   Data = "none"   // nowhere: it can start from nothing on any host
 	DataShared Data = "shared" // on storage that all of its hosts reach
 	DataLocal  Data = "local"  // on its host alone: it waits for it, or for a person
+	DataBackup Data = "backup" // on its host, and in backups of which another host makes it when its own is lost
 )
 
 // Workload is one unique workload.
@@ -134,6 +135,8 @@ type Workload struct {
 	Why   string                 `json:"why,omitempty"` // of the phase, for people
 	// Moves tells that it is to leave its host although that is heard.
 	Moves bool `json:"moves,omitempty"`
+	// Move is the wish of a person that it go to one host; zero if there is none.
+	Move Move `json:"move,omitzero"`
 	// Keeps tells that its host goes on running it without a lease: the end of one
 	// proves nothing of it.
 	Keeps bool `json:"keeps,omitempty"`
@@ -200,11 +203,13 @@ func Decide(w Workload, h Holder, v View) (_ Workload, changed bool) {
 	switch w.Phase {
 	case Held:
 		switch {
-		case w.Moves:
-			return w.to(Withheld, "it leaves host "+string(w.Host)), true
+		case w.Leaves():
+			return w.to(Withheld, w.leaving()), true
 		case (h.Off || h.Confirmed) && !w.Stopped:
+			w.Move = Move{} // that was to this host
 			return w.to(Withheld, "host "+string(w.Host)+" is off"), true
 		case v.lost(h) && !v.OurSide && !w.Stopped:
+			w.Move = Move{}
 			return w.to(Withheld, "host "+string(w.Host)+" is lost"), true
 		}
 	case Withheld:
@@ -212,7 +217,7 @@ func Decide(w Workload, h Holder, v View) (_ Workload, changed bool) {
 		switch {
 		case proof != "":
 			return w.freed(proof), true
-		case !w.Moves && !v.lost(h):
+		case !w.Leaves() && !v.lost(h):
 			return w.to(Held, ""), true
 		case why != w.Why:
 			return w.to(Withheld, why), true
@@ -294,6 +299,10 @@ func (w Workload) Place(host protocol.HostID, term protocol.Term) (Workload, err
 	w.Host, w.Moves = host, false
 	return w.to(Held, ""), nil
 }
+
+// Settled reports whether a workload goes on where it is as long as its host is not lost: to
+// leave it would lose what was written since the newest backup.
+func (w Workload) Settled() bool { return w.Data == DataBackup && w.Phase != Free && !w.Moves }
 
 // Anywhere reports whether a free workload may start on another host than the one that
 // held it, and says why if not.

@@ -157,7 +157,14 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 			Privileged: argsOf(o.spec).Privileged, Pull: argsOf(o.spec).Pull,
 			Hostname: string(o.rec.Settings.Hostname), Env: o.rec.Settings.Env, Command: o.rec.Settings.Command,
 		}
+		from := argsOf(o.spec).Restore
 		switch o.spec.Kind {
+		case protocol.KindCreate:
+			if len(from) > 0 {
+				spec.Env, spec.Command = nil, nil // the backup says what runs in it
+				spec.Template = backupTemplate + string(o.rec.Name)
+				spec.Image, err = h.latest(ctx, o, from)
+			}
 		case protocol.KindRestore:
 			spec.Env, spec.Command = nil, nil // the backup says what runs in it
 			spec.Image, err = o.backedUp(ctx, h.Containers)

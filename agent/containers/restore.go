@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/loop"
@@ -25,6 +26,51 @@ type Backups interface {
 	// Newest tells the newest backup of each container that was read as a whole and found
 	// good. It may wait for a disk.
 	Newest(ctx context.Context) (map[container.CTID]GoodBackup, error)
+	// Latest verifies all of the newest backup of a unique container that the host can
+	// reach and that one of these hosts has signed, and returns what a container is made
+	// from then. There being none is container.ErrNotFound.
+	Latest(ctx context.Context, id container.CTID, hosts []protocol.HostID) (Restored, container.Image, error)
+}
+
+// Restored is a backup of which a unique container is made anew.
+type Restored struct {
+	Kind   container.Kind  // the runtime that it was of
+	Name   string          // TARGET:NAME
+	Host   protocol.HostID // that has signed it
+	MadeMS int64           // Unix milliseconds of that host
+}
+
+// text says which backup it is, and how old at a time.
+func (r Restored) text(now time.Time) string {
+	made := time.UnixMilli(r.MadeMS).UTC()
+	return fmt.Sprintf("backup %s of host %s, made %s, %s before", r.Name, r.Host, made.Format("2006-01-02 15:04:05 UTC"), max(0, now.Sub(made)).Round(time.Second))
+}
+
+// latest is what a unique container is made from whose data are in its backups.
+func (h create) latest(ctx context.Context, o *operation, hosts []protocol.HostID) (*container.Image, error) {
+	if o.cfg.Backups == nil {
+		return nil, fmt.Errorf("%w: this host has no backups", actions.CodeUnsupported)
+	}
+	r, img, err := o.cfg.Backups.Latest(ctx, container.CTID(o.rec.CTID.String()), hosts)
+	if err != nil {
+		return nil, fmt.Errorf("make it of its newest backup: %w", err)
+	}
+	by := h.runtime(string(r.Kind))
+	_, creates := by.(container.Creator)
+	if _, holds := by.(container.Holder); !creates || !holds {
+		return nil, fmt.Errorf("%w: its backup is of a container of %s, and this host makes no unique ones of these", container.ErrUnsupported, r.Kind)
+	}
+	// Its runtime is durable before anything is made with it.
+	o.rec.Runtime = string(r.Kind)
+	if _, err := loop.Ask(ctx, h.cfg.Loop, func() (struct{}, error) {
+		o.rec.Settings.Restored = r.text(time.UnixMilli(h.cfg.Loop.WallMS()))
+		return struct{}{}, h.cfg.Apply(keep(o.rec))
+	}); err != nil {
+		return nil, err
+	}
+	o.note = "made of " + o.rec.Settings.Restored
+	o.runtime = by
+	return &img, nil
 }
 
 // StoredBackup is what a container is made from that is restored.

@@ -111,5 +111,5 @@ func (m *managed) status(all *Containers) protocol.ContainerStatus {
 		health = m.probe.health.State
 	}
 	good := all.good(m)
-	return protocol.ContainerStatus{Backup: good.Name, BackupMS: good.MadeMS, Waits: cmp.Or(m.held, m.waits), Health: health, StartOrder: start.Order, StartAfter: namesOf(all, start.After)}
+	return protocol.ContainerStatus{Backup: good.Name, BackupMS: good.MadeMS, Restored: m.rec.Settings.Restored, Waits: cmp.Or(m.held, m.waits), Health: health, StartOrder: start.Order, StartAfter: namesOf(all, start.After)}
 }

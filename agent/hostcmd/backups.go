@@ -25,6 +25,7 @@ import (
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/podman"
+	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/setting"
 	"github.com/hostler-io/hostler/volume"
 )
@@ -139,18 +140,18 @@ func (o backupOptions) withTree(ctx context.Context, do func(i container.Info, r
 }
 
 func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
-	keeps, mounted, err := o.keeps(ctx)
+	kept, err := o.keeps(ctx)
 	if err != nil {
 		return err
 	}
 	var volumes []backup.Tree
 	if o.volumes {
-		if volumes, err = o.trees(mounted); err != nil {
+		if volumes, err = o.trees(kept.volumes); err != nil {
 			return err
 		}
 	}
 	return o.withTree(ctx, func(info container.Info, root string, ids container.IDRange, img container.Image) error {
-		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Scheduled: o.scheduled, Image: img, Kept: keeps}, volumes...)
+		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Epoch: kept.epoch, Scheduled: o.scheduled, Image: img, Kept: kept.New}, volumes...)
 		if err == nil { // what is on the disk is what was written
 			b, err = s.Verify(ctx, b.Name)
 		}
@@ -181,27 +182,37 @@ func (o backupOptions) trees(mounted []string) (all []backup.Tree, err error) {
 	return all, nil
 }
 
-// keeps is how the agent keeps the container, and which volumes it has.
-func (o backupOptions) keeps(ctx context.Context) (n setting.New, volumes []string, err error) {
+// kept is what the agent knows of a container.
+type kept struct {
+	setting.New
+	volumes []string       // each as NAME:/path
+	epoch   protocol.Epoch // of a unique one
+}
+
+// keeps is how the agent keeps the container.
+func (o backupOptions) keeps(ctx context.Context) (c kept, err error) {
 	agent, err := client.New(client.Config{Address: "unix://" + o.agent})
 	if err != nil {
-		return n, nil, err
+		return c, err
 	}
 	var said bytes.Buffer
 	if err := agent.Lines(ctx, "/v1/containers/"+url.PathEscape(o.name), nil, &said); err != nil {
-		return n, nil, fmt.Errorf("ask the agent about container %q: %w", o.name, err)
+		return c, fmt.Errorf("ask the agent about container %q: %w", o.name, err)
 	}
 	var d api.ContainerDetails
 	if err := json.Unmarshal(said.Bytes(), &d); err != nil {
-		return n, nil, err
+		return c, err
 	}
-	n = setting.New{Template: d.Image, Class: d.Class, Offline: d.Offline, Labels: d.Labels, Env: d.Env, Command: d.Command, Expose: d.Ports, Health: d.Health, Schedules: d.Schedules}
+	c.volumes, c.New = d.Volumes, setting.New{Template: d.Image, Class: d.Class, Offline: d.Offline, Labels: d.Labels, Env: d.Env, Command: d.Command, Expose: d.Ports, Health: d.Health, Schedules: d.Schedules}
 	for _, l := range d.Limits {
 		if l.Set != "" {
-			n.Limits = append(n.Limits, l.Resource+"="+l.Set)
+			c.Limits = append(c.Limits, l.Resource+"="+l.Set)
 		}
 	}
-	return n, d.Volumes, nil
+	if d.Epoch != "" {
+		_, err = fmt.Sscanf(d.Epoch, "%d.%d.%d", &c.epoch.Term.Ring, &c.epoch.Term.Counter, &c.epoch.Counter)
+	}
+	return c, err
 }
 
 // rangeOf are the ids of the users of a container.

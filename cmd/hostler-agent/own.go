@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"os"
 
-	"github.com/hostler-io/hostler/agent/containers"
+	"github.com/hostler-io/hostler/agent/backups"
 	"github.com/hostler-io/hostler/agent/hostcmd"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/backup"
-	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/podman"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -68,40 +71,45 @@ func (s state) openBackups() (backup.Store, error) {
 	if err != nil {
 		return backup.Store{}, err
 	}
-	return backup.Store{Dir: s.backups(), Signer: key, Key: key.PublicKey()}, nil
+	return backup.Store{Dir: s.backups(), Signer: key, Vouched: vouching{s}, Key: ours{key.PublicKey()}}, nil
 }
 
-// backups are those of a host, for its containers. It implements containers.Backups.
-type backups struct {
-	state
-	targets []string
-}
+// vouching signs as archives of images are signed, so that other hosts of the fleet know
+// whose signature it is.
+type vouching struct{ state }
 
-func (b backups) Image(ctx context.Context, target, name string) (containers.StoredBackup, error) {
-	s, err := b.openBackups()
-	if err != nil {
-		return containers.StoredBackup{}, err
-	}
-	targets, err := backup.ParseTargets(b.targets)
-	if err == nil {
-		s, err = s.At(targets, target)
-	}
-	if err != nil {
-		return containers.StoredBackup{}, err
-	}
-	m, img, err := s.Image(ctx, name)
-	return containers.StoredBackup{CTID: m.CTID, Kind: m.Runtime, Image: img, Kept: m.Kept, Volumes: m.VolumesIn(img)}, err
-}
-
-func (b backups) Newest(context.Context) (map[container.CTID]containers.GoodBackup, error) {
-	s, err := b.openBackups()
+// Sign implements [backup.Signer].
+func (v vouching) Sign(body []byte) ([]byte, error) {
+	by, err := v.signing()
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Newest()
-	newest := make(map[container.CTID]containers.GoodBackup, len(all))
-	for id, n := range all {
-		newest[id] = containers.GoodBackup(n)
+	return by.Seal(body)
+}
+
+// ours verifies what this host has signed, with a voucher or without.
+type ours struct{ key *certs.PublicKey }
+
+// Verify implements [backup.Verifier].
+func (o ours) Verify(sig, body []byte) error {
+	var by sealed
+	if json.Unmarshal(sig, &by) != nil {
+		return o.key.Verify(sig, body)
 	}
-	return newest, err
+	if !bytes.Equal(by.Key, o.key.Bytes()) {
+		return errors.New("another host has signed it")
+	}
+	return o.key.Verify(by.Sig, body)
+}
+
+// containerBackups are the backups of the host, for its containers.
+func (s state) containerBackups(targets []string) backups.Backups {
+	return backups.Backups{
+		Open: s.openBackups,
+		Trust: func() (func(body, sig []byte) (string, error), error) {
+			by, err := s.signing()
+			return by.Trust, err
+		},
+		Targets: targets,
+	}
 }

@@ -165,7 +165,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	}
 	defer func() { err = errors.Join(err, prober.Close()) }()
 	cfg.Probe = prober.Probe
-	cfg.Witness, cfg.Leaving, cfg.Limiter, cfg.Backups = watchEnd, leaving(systemdRuns), limits, backups{s, c.Backups.Targets}
+	cfg.Witness, cfg.Leaving, cfg.Limiter, cfg.Backups = watchEnd, leaving(systemdRuns), limits, s.containerBackups(c.Backups.Targets)
 	cfg.Volumes = &volume.Store{Dir: c.volumes()}
 	nets, missing, err := c.openNetworks(s, &cfg, log)
 	if err != nil {

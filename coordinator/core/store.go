@@ -520,11 +520,26 @@ type Workload struct {
 	Spec      []byte            `json:"spec"` // of the action that creates it
 	Requester string            `json:"requester"`
 	Pending   protocol.ActionID `json:"pending,omitzero"` // that creates it on its host
+	// Holders are the hosts that have held it, the newest last, and DataHost is that which
+	// has its newest data; empty if that is not known. Of what is not made of backups,
+	// nothing follows from them.
+	Holders  []protocol.HostID `json:"holders,omitempty"`
+	DataHost protocol.HostID   `json:"data_host,omitempty"`
+	// Restored says of which backup its host has made it; empty if of none.
+	Restored string `json:"restored,omitempty"`
 	// Failed are the hosts on which it did not run as it should.
 	Failed    map[protocol.HostID]Failure `json:"failed,omitempty"`
 	Wants     placement.Wants             `json:"wants,omitzero"`
+	Moved     MoveEnd                     `json:"moved,omitzero"`    // the newest move by a person that has ended
 	History   []WorkloadStep              `json:"history,omitempty"` // the newest last
 	ChangedMS int64                       `json:"changed_ms"`
+}
+
+// MoveEnd is the end of a move that a person asked for.
+type MoveEnd struct {
+	unique.Move
+	Why   string `json:"why,omitempty"` // why it was dropped; empty if the workload is where it was to go
+	EndMS int64  `json:"end_ms,omitzero"`
 }
 
 // Failure is the newest failure of a workload on a host.

@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/wishes"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -153,7 +154,7 @@ func (h actionHandlers) createAction(ctx context.Context, in *struct {
 		r.Host, err = protocol.ParseHostID(in.Body.Host)
 	}
 	if err == nil && in.Body.Place != nil {
-		r.Wants, err = wantsOf(in.Body.Place)
+		r.Wants, err = wishes.Read(in.Body.Place)
 	}
 	if err == nil && in.Body.ID != "" {
 		r.ID, err = protocol.ParseActionID(in.Body.ID)

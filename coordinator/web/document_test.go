@@ -70,11 +70,19 @@ func exercises(s *site) []exercise {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	synctest.Wait()
+	s.host.Auto(coordtest.Succeed(""))
 	if _, err := s.f.Coordinator().Actions().Propose(s.t.Context(), s.f.Admin(), actions.Request{
 		Host: "edge-07", Spec: coordtest.Spec(protocol.Spec{Kind: protocol.KindCreate, Target: protocol.CTID(protocol.NewActionID(1, [10]byte{9: 77})), Name: "db", Args: &protocol.CreateArgs{Template: "busybox", Class: "unique", Data: "none"}}),
 	}); err != nil {
 		s.t.Fatal(err)
 	}
+	target := s.f.AddHost("edge-06")
+	target.Lie(func(h *protocol.Hello) { h.SelfFence, h.Features = "guard", []string{"lxc", "lxc.unique"} })
+	target.Connect()
+	synctest.Wait()
+	s.f.Coordinator().Workloads().Tick(s.t.Context()) // db is there
+	s.host.Auto(func(h *coordtest.Host, o coordtest.Order) { h.Report(o.Started(h)) })
 	torn, err := s.f.Coordinator().Actions().Propose(s.t.Context(), s.f.Admin(), actions.Request{Host: "edge-07", Spec: coordtest.RunSpec("sleep", "8")})
 	if err != nil {
 		s.t.Fatal(err)
@@ -176,6 +184,7 @@ func exercises(s *site) []exercise {
 		{"fence-host", admin, post, "/v1/hosts/edge-08/fence", api.NewFence{Action: "off", Reason: "it hangs"}, 202},
 		{"unfence-host", admin, post, "/v1/hosts/edge-08/unfence", api.NewUnfence{Reason: "mended"}, 202},
 		{"remove-fence-device", admin, del, "/v1/fence-devices/pdu", nil, 204},
+		{"move-container", operator, post, "/v1/placement/db/move", api.AskMove{Host: "edge-06", Reason: "new disks"}, 202},
 		{"set-availability", operator, post, "/v1/hosts/edge-07/availability", api.SetAvailability{State: "maintenance", Reason: "new disks", For: "2h"}, 200},
 		{"plan-placement", viewer, post, "/v1/placement/plan", api.WhatIf{Lose: []string{"edge-07"}, Add: []api.HostPlan{{Name: "edge-99", Labels: []string{"site=lab"}, CPUs: 4, Memory: 1 << 33}}}, 200},
 		{"set-placement", operator, put, "/v1/placement/db", api.Wishes{Selector: "site=lab,tier!=db", Prefer: []string{"disk=ssd:50"}, Apart: []string{"web"}, Discover: []string{"never:rack=7"}, Priority: 3}, 200},

@@ -9,104 +9,12 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/wishes"
 	"github.com/hostler-io/hostler/coordinator/workloads"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
 )
-
-// wantsOf reads on which hosts a container may be.
-func wantsOf(p *api.Wishes) (w placement.Wants, err error) {
-	var terms api.Selector
-	if p.Selector != "" {
-		if err := terms.Set(p.Selector); err != nil {
-			return w, fmt.Errorf("place.selector: %w", err)
-		}
-	}
-	for _, t := range terms.Terms {
-		r := placement.Term(t.Key, t.Value, 0)
-		if r.Must = !t.Not; t.Not {
-			r.Score = -placement.Infinity
-		}
-		w.Rules = append(w.Rules, r)
-	}
-	for _, part := range []struct {
-		name string
-		all  []string
-		sign int
-	}{{"prefer", p.Prefer, 1}, {"avoid", p.Avoid, -1}} {
-		for _, text := range part.all {
-			r, err := placement.ParseRule(text)
-			if err != nil {
-				return w, fmt.Errorf("place.%s: %w", part.name, err)
-			}
-			r.Score *= part.sign
-			w.Rules = append(w.Rules, r)
-		}
-	}
-	for _, part := range []struct {
-		name string
-		all  []string
-		sign int
-	}{{"near", p.Near, 1}, {"apart", p.Apart, -1}} {
-		for _, text := range part.all {
-			n, err := placement.ParseNear(text)
-			if err != nil {
-				return w, fmt.Errorf("place.%s: %w", part.name, err)
-			}
-			n.Score *= part.sign
-			w.Near = append(w.Near, n)
-		}
-	}
-	for _, text := range p.Discover {
-		d, err := placement.ParseDiscovery(text)
-		if err != nil {
-			return w, fmt.Errorf("place.discover: %w", err)
-		}
-		w.Discovery = append(w.Discovery, d)
-	}
-	w.Priority = p.Priority
-	if err := w.Check(); err != nil {
-		return w, fmt.Errorf("place: %w", err)
-	}
-	return w, nil
-}
-
-// placeOf writes it as it can be read again.
-func placeOf(w placement.Wants) (p api.Wishes) {
-	var terms []string
-	for _, r := range w.Rules {
-		text := "host=" + r.Host
-		for k, v := range r.Labels {
-			text = k + "=" + v
-		}
-		switch {
-		case r.Must:
-			terms = append(terms, text)
-		case r.Score <= -placement.Infinity:
-			terms = append(terms, strings.Replace(text, "=", "!=", 1))
-		case r.Score < 0:
-			p.Avoid = append(p.Avoid, fmt.Sprintf("%s:%d", text, -r.Score))
-		default:
-			p.Prefer = append(p.Prefer, fmt.Sprintf("%s:%d", text, r.Score))
-		}
-	}
-	for _, n := range w.Near {
-		text, to := n.Workload, &p.Near
-		if n.Score < 0 {
-			to = &p.Apart
-		}
-		if score := max(n.Score, -n.Score); score < placement.Infinity {
-			text = fmt.Sprintf("%s:%d", text, score)
-		}
-		*to = append(*to, text)
-	}
-	for _, d := range w.Discovery {
-		p.Discover = append(p.Discover, d.String())
-	}
-	p.Selector, p.Priority = strings.Join(terms, ","), w.Priority
-	return p
-}
 
 // ContainerRef names a unique container.
 type ContainerRef struct {
@@ -159,7 +67,7 @@ func (h leaseHandlers) getPlacement(ctx context.Context, in *ContainerRef) (api.
 		return cmp.Or(cmp.Compare(fits(a), fits(b)), cmp.Compare(b.Score, a.Score))
 	})
 	return api.Placement{
-		Lease: leaseOf(e.Status), Place: placeOf(e.Wants),
+		Lease: leaseOf(e.Status), Place: wishes.Text(e.Wants),
 		Verdicts: list(e.Verdicts, func(v placement.Verdict) api.Verdict { return api.Verdict(v) }),
 		History: list(e.History, func(s core.WorkloadStep) api.PlacementPast {
 			return api.PlacementPast{At: webapi.At(s.AtMS), Host: string(s.Host), Epoch: s.Epoch.String(), Phase: string(s.Phase), Why: s.Why}
@@ -171,7 +79,7 @@ func (h leaseHandlers) setPlacement(ctx context.Context, in *struct {
 	ContainerRef
 	Body api.Wishes
 }) (api.Placement, error) {
-	wants, err := wantsOf(&in.Body)
+	wants, err := wishes.Read(&in.Body)
 	if err != nil {
 		return api.Placement{}, invalid(err)
 	}

@@ -60,6 +60,16 @@ func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 		if s.Pending == pending {
 			s.Pending = protocol.ActionID{}
 		}
+		if a.Host == s.Host {
+			carried(s, &a)
+		}
+		switch m := s.Move; {
+		case m.To != s.Host || a.Host != s.Host:
+		case failed:
+			endMove(s, m, "it did not start there: "+cmp.Or(a.Detail, string(a.Reason)), r.base.NowMS())
+		case a.State == protocol.StateDone:
+			endMove(s, m, "", r.base.NowMS())
+		}
 		if made != nil {
 			s.Spec = made
 		}
@@ -132,7 +142,7 @@ func (r placer) place(ctx context.Context) error {
 			asked = append(asked, w)
 		}
 		// One that is free and waits for room holds up no others.
-		leaving = leaving || w.Moves && w.Phase != unique.Free
+		leaving = leaving || w.Leaves() && w.Phase != unique.Free
 	}
 	changed := r.changed
 	due := changed || v.NowMS-r.placedMS >= retry.Milliseconds()
@@ -144,8 +154,11 @@ func (r placer) place(ctx context.Context) error {
 	var failed error
 	for _, w := range asked {
 		there, err := has(ctx, r.base, w)
-		if err == nil && !there {
+		switch {
+		case err == nil && !there:
 			err = r.create(ctx, w)
+		case err == nil && w.Data == unique.DataBackup && w.DataHost != w.Host:
+			err = r.store(ctx, w, "", func(s *core.Workload) { s.DataHost = s.Host }, nil)
 		}
 		failed = errors.Join(failed, err)
 	}
@@ -193,7 +206,7 @@ func (r placer) leave(ctx context.Context, s *scene) (failed error) {
 	for _, to := range placement.Place(s.hosts, s.movable, r.cfg.Placing.Strategy) {
 		w := s.of[to.Workload]
 		// What was placed since the scene was read is nowhere in it.
-		if w.Phase != unique.Held || w.Moves || to.From != string(w.Host) || to.To == to.From || to.To == "" && to.For == "" {
+		if w.Phase != unique.Held || w.Leaves() || to.From != string(w.Host) || to.To == to.From || to.To == "" && to.For == "" {
 			continue
 		}
 		failed = errors.Join(failed, r.store(ctx, w, "", func(c *core.Workload) {
@@ -239,7 +252,10 @@ func (r placer) move(ctx context.Context, w *workload, to protocol.HostID) error
 	if err != nil {
 		return err
 	}
-	if err := r.store(ctx, w, "workload.placed", func(s *core.Workload) { s.Workload = next }, func() {
+	if err := r.store(ctx, w, "workload.placed", func(s *core.Workload) {
+		s.Workload = next
+		s.Holders = heldBy(s.Holders, to)
+	}, func() {
 		w.named, w.quiet = protocol.Seq{}, false
 	}); err != nil {
 		return err
@@ -259,7 +275,7 @@ func has(ctx context.Context, base *core.Base, w *workload) (bool, error) {
 
 // create asks the host of a workload to make it.
 func (r placer) create(ctx context.Context, w *workload) error {
-	spec, err := started(w.Spec)
+	spec, err := started(&w.Workload)
 	if err != nil {
 		return err
 	}
@@ -277,12 +293,15 @@ func (r placer) waitsOrBans(ctx context.Context, w *workload, err error) error {
 	}
 	return r.store(ctx, w, "", func(s *core.Workload) {
 		s.Moves, s.Failed = true, failedOn(s.Failed, s.Host, err.Error(), r.base.NowMS())
+		if s.Move.To == s.Host {
+			endMove(s, s.Move, err.Error(), r.base.NowMS())
+		}
 	}, nil)
 }
 
 // started is the specification by which a workload was created, with its start.
-func started(spec []byte) ([]byte, error) {
-	s, err := protocol.DecodeRequest(spec)
+func started(w *core.Workload) ([]byte, error) {
+	s, err := protocol.DecodeRequest(w.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -292,5 +311,8 @@ func started(spec []byte) ([]byte, error) {
 	}
 	again := *args
 	again.Start, s.Args = true, &again
+	if w.Data == unique.DataBackup {
+		again.Restore = w.Holders
+	}
 	return json.Marshal(s)
 }

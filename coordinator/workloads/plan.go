@@ -29,7 +29,11 @@ func (r *Room) Plan(ctx context.Context, q WhatIf) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	var steps []Step
+	steps := (mover{r}).underWay(s)
+	moving := make(map[protocol.CTID]bool, len(steps))
+	for _, m := range steps {
+		moving[m.CTID] = true
+	}
 	for _, to := range placement.Place(s.hosts, s.movable, r.cfg.Placing.Strategy) {
 		w := s.of[to.Workload]
 		if from := string(w.Host); to.From == "" && slices.Contains(q.Lose, w.Host) {
@@ -39,7 +43,7 @@ func (r *Room) Plan(ctx context.Context, q WhatIf) ([]Step, error) {
 				to.Why = why
 			}
 		}
-		if to.To == to.From && to.To != "" {
+		if to.To == to.From && to.To != "" || moving[w.CTID] {
 			continue
 		}
 		if to.To == "" && to.Why == "no host can take it" {

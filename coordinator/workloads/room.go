@@ -88,6 +88,8 @@ type holder struct {
 	epochs map[protocol.CTID]protocol.Epoch
 
 	availability core.Availability
+	// features are what the host has, by its newest hello.
+	features []string
 }
 
 // New returns a room without workloads. Load follows.
@@ -126,6 +128,7 @@ func (r *Room) Greeted(host protocol.HostID, h *protocol.Hello) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := r.host(host)
+	x.features = h.Features
 	x.Fence, x.Pausable = unique.SelfFence(h.SelfFence), slices.Contains(h.Features, protocol.FeaturePausable)
 	r.changed = true
 }
@@ -237,6 +240,7 @@ func newborn(a *core.Action, spec *protocol.Spec, args *protocol.CreateArgs, wan
 			Keeps: args.Offline == contract.Keep, Data: unique.Data(args.Data),
 		},
 		Wants: wants, Spec: a.Spec, Requester: a.Requester, Pending: a.ID, ChangedMS: nowMS,
+		Holders: []protocol.HostID{a.Host}, DataHost: a.Host,
 	}}
 	if w.Data == "" {
 		w.Data = unique.DataLocal
@@ -313,6 +317,9 @@ func (r *Room) Tick(ctx context.Context) {
 	if err := (finder{r}).discover(ctx); err != nil && ctx.Err() == nil {
 		r.base.Log.ErrorContext(ctx, "cannot stop copies of unique workloads; it is tried again", "err", err)
 	}
+	if err := (mover{r}).follow(ctx); err != nil && ctx.Err() == nil {
+		r.base.Log.ErrorContext(ctx, "cannot follow the moves of unique workloads; it is tried again", "err", err)
+	}
 	for _, id := range idsOf(r) {
 		if err := r.decide(ctx, id); err != nil && ctx.Err() == nil {
 			r.base.Log.ErrorContext(ctx, "cannot decide about a unique workload; it is tried again", "container", id.String(), "err", err)
@@ -337,7 +344,7 @@ func (r *Room) decide(ctx context.Context, id protocol.CTID) error {
 		return err
 	}
 	w, next, changed := r.next(id, false)
-	if changed && next.Phase == unique.Withheld && w.Phase == unique.Held && !next.Moves {
+	if changed && next.Phase == unique.Withheld && w.Phase == unique.Held && !next.Leaves() {
 		stopped, err := r.stopped(ctx, w)
 		if err != nil {
 			return err
@@ -355,7 +362,12 @@ func (r *Room) decide(ctx context.Context, id protocol.CTID) error {
 		w.shutMS = r.base.Boot()
 	}
 	r.mu.Unlock()
-	return r.store(ctx, w, "workload."+string(next.Phase), func(s *core.Workload) { s.Workload = next }, func() {
+	return r.store(ctx, w, "workload."+string(next.Phase), func(s *core.Workload) {
+		m := s.Move
+		if s.Workload = next; m != next.Move {
+			endMove(s, m, next.Why, r.base.NowMS())
+		}
+	}, func() {
 		w.shut = false // its phase says it, or the decision was not stored
 		if w.Phase == unique.Withheld {
 			w.quiet = false // what was told before proves nothing
@@ -395,8 +407,9 @@ func (r *Room) store(ctx context.Context, w *workload, verb string, change func(
 		if s, err = tx.Workloads.Get(w.CTID); err != nil {
 			return err
 		}
+		before := s
 		stamped(&s)
-		if err := tx.Workloads.Put(s); err != nil || verb == "" {
+		if err := errors.Join(tx.Workloads.Put(s), r.tellMove(tx, before.Moved, &s), r.tellRestore(tx, before.Restored, &s)); err != nil || verb == "" {
 			return err
 		}
 		return r.base.Record(tx, core.Self(), audit.Record{

@@ -68,7 +68,7 @@ func newStage(t *testing.T) *stage {
 	}
 	s.later(unique.Default().Takeover())
 	for _, h := range []protocol.HostID{"a", "b"} {
-		s.Greeted(h, &protocol.Hello{SelfFence: "guard"})
+		s.Greeted(h, &protocol.Hello{SelfFence: "guard", Features: []string{"lxc", "lxc.unique"}})
 		s.renew(h, protocol.Seq{})
 	}
 	return s

@@ -106,6 +106,7 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 	for _, id := range slices.SortedFunc(maps.Keys(r.all), func(a, b protocol.CTID) int { return strings.Compare(a.String(), b.String()) }) {
 		w := r.all[id]
 		p := r.cfg.Placing.wanted(w, names, now)
+		p.Aged = aged(w, hosts)
 		s.named[id] = p.Name
 		if p.Waits = r.resolved[id].Waits; p.Waits != "" {
 			p.Fixed = p.On != ""
@@ -204,8 +205,11 @@ func (rules Placing) wanted(w *workload, names map[string][]string, nowMS int64)
 	if w.Phase == unique.Free && w.Moves { // it left that host: not without need back to it
 		p.Rules = append(p.Rules, placement.Rule{Host: string(w.Host), Score: -1})
 	}
+	if w.Phase == unique.Free && w.Moving() {
+		p.Rules = append(p.Rules, placement.Rule{Host: string(w.Move.To), Must: true})
+	}
 	if w.Phase != unique.Free {
-		p.On, p.Fixed = string(w.Host), w.Phase != unique.Held || w.Moves || w.shut || !w.Pending.IsZero()
+		p.On, p.Fixed = string(w.Host), w.Phase != unique.Held || w.Leaves() || w.Settled() || w.shut || !w.Pending.IsZero()
 	}
 	if ok, _ := w.Anywhere(); !ok {
 		p.Rules = append(p.Rules, placement.Rule{Host: string(w.Host), Must: true})

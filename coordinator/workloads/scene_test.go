@@ -23,7 +23,7 @@ func fleet(t *testing.T) *stage {
 	s.tell("a", func(h *core.Host) { h.Labels = []string{"site=lab", "disk=ssd"} })
 	s.tell("b", func(h *core.Host) { h.Labels = []string{"site=lab"} })
 	s.tell("c", func(h *core.Host) { h.Labels = []string{"site=shop"} })
-	s.Greeted("c", &protocol.Hello{SelfFence: "guard"})
+	s.Greeted("c", &protocol.Hello{SelfFence: "guard", Features: []string{"lxc", "lxc.unique"}})
 	s.renew("c", protocol.Seq{})
 	return s
 }

@@ -186,7 +186,7 @@ func Session(s *protocol.Spec, onHost bool) string {
 func Container(host protocol.HostID, c protocol.Container) api.Container {
 	out := api.Container{
 		Host: string(host), Name: c.Name, Runtime: c.Runtime, State: c.State, Intended: c.Intended, Class: c.Class,
-		Offline: c.Offline, Broken: c.Broken, Failures: c.Failures, Waits: c.Waits, Health: c.Health, Backup: c.Backup, BackupAt: Maybe(c.BackupMS), StartOrder: c.StartOrder, StartAfter: c.StartAfter, Privileged: c.Privileged, Addresses: Texts(c.Addresses), Labels: Texts(c.Labels), Volumes: c.Volumes, Mounts: c.Mounts,
+		Offline: c.Offline, Broken: c.Broken, Failures: c.Failures, Waits: c.Waits, Health: c.Health, Backup: c.Backup, BackupAt: Maybe(c.BackupMS), Restored: c.Restored, StartOrder: c.StartOrder, StartAfter: c.StartAfter, Privileged: c.Privileged, Addresses: Texts(c.Addresses), Labels: Texts(c.Labels), Volumes: c.Volumes, Mounts: c.Mounts,
 	}
 	if !c.CTID.IsZero() {
 		out.CTID = c.CTID.String()

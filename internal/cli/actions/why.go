@@ -107,6 +107,15 @@ func (e *explanation) addPlacement(p *api.Placement) {
 	default:
 		e.Why = append(e.Why, fmt.Sprintf("no host may run it: %s", p.Why))
 	}
+	if p.Restored != "" {
+		e.Why = append(e.Why, "when its host was lost it was "+p.Restored)
+	}
+	if m := p.Move; m != nil {
+		e.Why = append(e.Why, fmt.Sprintf("%s moves it to host %s%s", m.By, m.To, reasonOf(m.Reason)))
+	}
+	if m := p.Moved; m != nil && m.Dropped != "" && p.Move == nil {
+		e.Why = append(e.Why, fmt.Sprintf("its move to host %s by %s was dropped: %s", m.To, m.By, m.Dropped))
+	}
 	for _, text := range p.Copies {
 		e.Why = append(e.Why, "it runs where it may not: "+text)
 	}
@@ -117,6 +126,14 @@ func (e *explanation) addPlacement(p *api.Placement) {
 		}
 		e.Why = append(e.Why, text)
 	}
+}
+
+// reasonOf is the reason of a person behind a colon; nothing if none was given.
+func reasonOf(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
 }
 
 // explainNamed explains an action, when the object is nothing else that has a name.

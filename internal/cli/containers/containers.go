@@ -50,7 +50,7 @@ func viewOf(c api.Container) containerView {
 // containerNoun names a container as commands take it: on the host itself
 // without the host.
 func containerNoun(local bool) show.Noun[containerView] {
-	n := show.NounOf[containerView]("name", "host name state intended address labels~ privileged health~ volumes+ mounts+ backup_at+ backup+ runtime+ class+ offline+ failures+ start_order++ start_after++ waits+ ctid+ addresses++ broken~", show.Cells[containerView]{"privileged": func(c containerView) any {
+	n := show.NounOf[containerView]("name", "host name state intended address labels~ privileged health~ volumes+ mounts+ backup_at+ backup+ restored++ runtime+ class+ offline+ failures+ start_order++ start_after++ waits+ ctid+ addresses++ broken~", show.Cells[containerView]{"privileged": func(c containerView) any {
 		if c.Privileged {
 			return "yes"
 		}
@@ -177,7 +177,7 @@ hostler net expose.`,
 	cmd.Flags().StringVar(&runtime, "runtime", "", "lxc or podman (default: the one that can use the image)")
 	cmd.Flags().StringVar(&pull, "pull", "", "fetch the image: missing, always or never (default missing)")
 	cmd.Flags().StringVar(&class, "class", "", "pinned: it belongs to this host; cloned: other hosts may have copies of it; unique: at most one copy runs at any time (default pinned)")
-	cmd.Flags().StringVar(&data, "data", "", "where a unique container keeps its data: local (the default; it never starts on another host), shared, or none")
+	cmd.Flags().StringVar(&data, "data", "", "where a unique container keeps its data: local (the default; it never starts on another host), shared, none, or backup (a new host makes it of its newest backup)")
 	cmd.Flags().StringVar(&offline, "offline", "", "what it does while its host is cut off: keep, or stop-after=DURATION (default keep); a unique container: lease (it stops when its lease ends, the default), or keep")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label, k=v; may be repeated")
 	cmd.Flags().StringArrayVar(&ports, "expose", nil, "forward a port of the host to it, HOST-PORT:CONTAINER-PORT/tcp or /udp; may be repeated")

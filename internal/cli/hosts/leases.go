@@ -13,7 +13,13 @@ import (
 )
 
 func leaseNoun() show.Noun[api.Lease] {
-	return show.NounOf("ctid", "name host phase left epoch self_fence data why copies keeps+ banned+ changed_at+ ctid+", show.Cells[api.Lease]{
+	return show.NounOf("ctid", "name host move phase left epoch self_fence data restored+ why copies keeps+ banned+ changed_at+ ctid+", show.Cells[api.Lease]{
+		"move": func(l api.Lease) any {
+			if l.Move == nil {
+				return ""
+			}
+			return "to " + l.Move.To
+		},
 		"left": func(l api.Lease) any {
 			if l.LeftMS <= 0 {
 				return ""
@@ -33,7 +39,8 @@ func (a *commands) leaseListCommand() *cobra.Command {
 		Long: `Lists the containers of class unique: at most one copy of each runs at any time. A host
 runs one while its lease is good, which the coordinator renews as long as it hears the
 host. If a host is lost, the container is withheld from it, and starts on another host
-when the lease has ended for certain; WHY says what is waited for. COPIES names hosts that
+when the lease has ended for certain; WHY says what is waited for. MOVE names the host to which a
+person moves it. COPIES names hosts that
 run one although they may not, and what becomes of that.`,
 		Example: "  hostler lease ls\n  hostler lease ls --watch",
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 )
 
 // look asks both hosts what they have.
@@ -32,7 +33,7 @@ func (m *mover) look(ctx context.Context, what string) (err error) {
 	if err := m.find(ctx, what); err != nil {
 		return err
 	}
-	if m.id.IsZero() || p.source != nil && p.source.Class == "unique" {
+	if m.id.IsZero() || p.source != nil && p.source.Class == contract.Unique {
 		return nil
 	}
 	p.backup = "move-" + m.id.String()
@@ -71,6 +72,9 @@ func (m *mover) find(ctx context.Context, what string) error {
 	}
 	if err := m.identify(p.source); err != nil {
 		return err
+	}
+	if p.source.Class == contract.Unique {
+		return nil // its coordinator looks
 	}
 	for _, c := range p.others {
 		if c.CTID == p.source.CTID {

@@ -15,9 +15,11 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/backups"
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/placements"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/data"
 )
 
@@ -60,6 +62,7 @@ func noun() show.Noun[moved] {
 func Command(d *dispatch.Dispatcher) *cobra.Command {
 	m := &mover{Dispatcher: d}
 	var yes, dry bool
+	var reason string
 	var wait term.DurationFlag
 	cmd := &cobra.Command{
 		Use: "move HOST/NAME TO-HOST", Short: "Bring a container to another host", Args: term.Exactly(2),
@@ -83,13 +86,21 @@ first one has stopped it, and the first one after the other has removed it.
 
 Snapshots do not move: a container that has some is moved only with --drop-snapshots.
 Backups stay on the first host, and so do directories of the host that it mounts. After
-which others it is started is not kept, for those are not on the other host.`,
-		Example:           "  hostler ct move edge-01/web edge-02\n  hostler ct move edge-01/web edge-02 --dry-run\n  hostler ct move edge-01/db edge-02 --wait 5m --yes -o json",
+which others it is started is not kept, for those are not on the other host.
+
+A unique container is moved by the coordinator: it is stopped on its host, and started
+on the other one, and on no third, under the next epoch when its host has said that it
+has stopped. What it has written does not go with it, so only one with data none or
+shared can be moved. It is refused before anything is stopped if the other host cannot
+take it: hostler placement show NAME says what each host says. If that host fails
+meanwhile, the move is dropped, the container runs where it can, and the exit code is 1.`,
+		Example:           "  hostler ct move edge-01/web edge-02\n  hostler ct move edge-01/web edge-02 --dry-run\n  hostler ct move edge-01/db edge-02 --wait 5m --yes -o json\n  hostler ct move edge-01/ledger edge-02 --reason 'new disks' --wait 5m",
 		ValidArgsFunction: d.Completing(conn.ContainerNames),
 	}
 	v := show.FormatFlags(cmd)
 	cmd.Flags().Var(&wait, "wait", "how long it may take until it is healthy, at most 50m (default as long as its check allows)")
 	cmd.Flags().BoolVar(&m.dropSnapshots, "drop-snapshots", false, "move it without its snapshots, which are removed")
+	cmd.Flags().StringVar(&reason, "reason", "", "why a unique container is moved, for others")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be done, and do nothing")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.RunE = d.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
@@ -100,7 +111,7 @@ which others it is started is not kept, for those are not on the other host.`,
 		if err := m.parse(args); err != nil {
 			return err
 		}
-		return m.move(cmd.Context(), v, yes, dry)
+		return m.move(cmd.Context(), v, reason, yes, dry)
 	})
 	return cmd
 }
@@ -132,13 +143,13 @@ func (m *mover) parse(args []string) (err error) {
 	return nil
 }
 
-func (m *mover) move(ctx context.Context, v *show.View, yes, dry bool) error {
+func (m *mover) move(ctx context.Context, v *show.View, reason string, yes, dry bool) error {
 	what := fmt.Sprintf("move %s to %s", m.ref, m.to)
 	if err := m.look(ctx, what); err != nil {
 		return err
 	}
-	if c := cmp.Or(m.p.source, m.p.copy); c != nil && c.Class == "unique" {
-		return m.unique()
+	if c := cmp.Or(m.p.source, m.p.copy); c != nil && c.Class == contract.Unique {
+		return m.unique(ctx, c, reason, yes, dry)
 	}
 	steps, err := m.p.left()
 	if err != nil {
@@ -162,9 +173,16 @@ func (m *mover) move(ctx context.Context, v *show.View, yes, dry bool) error {
 	return nil
 }
 
-// unique refuses a container whose coordinator decides where it runs.
-func (m *mover) unique() error {
-	return refused(m.ref.String(), "it is unique: its coordinator decides where it runs", "hostler placement show "+m.ref.Name)
+// unique moves a container whose coordinator decides where it runs: it decides about the
+// move, too, and goes on with it if this program ends.
+func (m *mover) unique(ctx context.Context, c *api.Container, reason string, yes, dry bool) error {
+	if dry {
+		return refused(m.ref.String(), "it is unique: its coordinator has the plan", "hostler placement show "+m.ref.Name)
+	}
+	if err := m.Confirm(yes, fmt.Sprintf("Move %s to %s? It is stopped meanwhile.", m.ref, m.to)); err != nil {
+		return err
+	}
+	return placements.MoveUnique(ctx, m.Env, m.r, *c, api.AskMove{Host: string(m.to), Reason: reason}, m.wait)
 }
 
 // planned is what is about to be done.

@@ -82,8 +82,10 @@ is 10 if something would change.`,
 }
 
 func placementNoun() show.Noun[api.Placement] {
-	n := show.NounOf("ctid", "name phase host epoch why place verdicts history data self_fence copies+ keeps+ banned+ left_ms++ changed_at+ ctid+", show.Cells[api.Placement]{
+	n := show.NounOf("ctid", "name phase host epoch why restored move moved place verdicts history data self_fence copies+ keeps+ banned+ left_ms++ changed_at+ ctid+", show.Cells[api.Placement]{
 		"place":    func(p api.Placement) any { return sayPlace(p.Place) },
+		"move":     func(p api.Placement) any { return sayMove(p.Move) },
+		"moved":    func(p api.Placement) any { return sayMoved(p.Moved) },
 		"verdicts": func(p api.Placement) any { return conn.Each(p.Verdicts, sayVerdict) },
 		"history": func(p api.Placement) any {
 			return conn.Each(p.History, func(h api.PlacementPast) string {

@@ -35,9 +35,10 @@ A line of FILE is one of these (- is standard input; # begins a comment):
   fence first=auto action=reboot grace=10s per-hour=3 witness
   device pdu hosts=edge-01,edge-02 level=1 tries=2 try=60s delay=0s
   at 5m cut edge-01 for 10m
+  at 8m move db to edge-02
   until 30m
 
-The faults are cut, power-off, stop-agent, kill-agent, pause, unkillable, old-disk, drain
+Of faults, move is a person's: hostler ct move. The others are cut, power-off, stop-agent, kill-agent, pause, unkillable, old-disk, drain
 and maintenance of a host, and restart and cut-all of the coordinator. A device can be
 device-hangs (no answer comes), device-lies (it tells that it has switched off what is on) and
 device-mixed (it answers for another of its hosts whether that is on).`,

@@ -1,4 +1,4 @@
-package web
+package wishes
 
 import (
 	"testing"
@@ -14,14 +14,14 @@ func TestWishesAreShownAsTheyWereGiven(t *testing.T) {
 		Selector: "site=lab,tier!=db", Prefer: []string{"disk=ssd:50"}, Avoid: []string{"rack=7:100"}, Near: []string{"cache"}, Apart: []string{"web:50"},
 		Discover: []string{"never:rack=7", "exclusive:host=edge-01"}, Priority: 3,
 	}
-	wants, err := wantsOf(&want)
+	wants, err := Read(&want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, placeOf(wants)); diff != "" {
+	if diff := cmp.Diff(want, Text(wants)); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := wantsOf(&api.Wishes{Discover: []string{"often:rack=7"}}); err == nil {
+	if _, err := Read(&api.Wishes{Discover: []string{"often:rack=7"}}); err == nil {
 		t.Error("a mode that is not known is not refused")
 	}
 }

@@ -1,0 +1,58 @@
+package workloads
+
+import (
+	"slices"
+
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/unique"
+)
+
+// restoredEvent tells that a host has made a workload of a backup.
+const restoredEvent = "workload.restored"
+
+// tellRestore tells of which backup a workload was made, if that was just learnt.
+func (r *Room) tellRestore(tx core.Tx, before string, w *core.Workload) error {
+	if w.Restored == before || w.Restored == "" {
+		return nil
+	}
+	return r.base.Event(tx, restoredEvent, w.Host, w.CTID.String(), map[string]any{"name": string(w.Name), "host": string(w.Host), "epoch": w.Epoch.String(), "why": w.Restored})
+}
+
+// carried takes the end of an action that makes a workload on its host: whether that host
+// has the newest data now. Of an action that is lost nobody knows what it has made.
+func carried(w *core.Workload, a *core.Action) {
+	if a.Kind != protocol.KindCreate {
+		return
+	}
+	switch a.State {
+	case protocol.StateDone:
+		if w.DataHost != w.Host {
+			w.Restored = a.Detail
+		}
+		w.DataHost = w.Host
+	case protocol.StateLost:
+		w.DataHost = ""
+	}
+}
+
+// heldBy adds a host to those that have held a workload.
+func heldBy(all []protocol.HostID, host protocol.HostID) []protocol.HostID {
+	all = append(slices.DeleteFunc(slices.Clone(all), func(h protocol.HostID) bool { return h == host }), host)
+	return all[max(0, len(all)-protocol.MaxRestore):]
+}
+
+// aged are the hosts that have an old copy of a workload which is made of backups, by what
+// hosts have told. Such a copy would start with old data.
+func aged(w *workload, hosts []core.Host) (all []string) {
+	if w.Data != unique.DataBackup {
+		return nil
+	}
+	for _, h := range hosts {
+		may := h.ID == w.DataHost || h.ID == w.Host && w.Phase != unique.Free
+		if !may && slices.ContainsFunc(h.Inventory.Containers, func(c protocol.Container) bool { return c.CTID == w.CTID }) {
+			all = append(all, string(h.ID))
+		}
+	}
+	return all
+}
