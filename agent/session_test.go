@@ -53,7 +53,7 @@ func (w *world) types(id protocol.ActionID, who string, peer byte, text string) 
 func (w *world) typesPacket(id protocol.ActionID, who string, packet []byte) {
 	w.t.Helper()
 	h := w.coord.header(protocol.TypeIn)
-	attachment := protocol.AppendTyped(nil, protocol.Typed{Who: who, Packet: packet})
+	attachment := terminal.AppendTyped(nil, terminal.Typed{Who: who, Packet: packet})
 	h.Action, h.Attempt, h.FD = id, 1, protocol.TTYInput
 	h.Size, h.SHA256 = int64(len(attachment)), protocol.Sum(attachment)
 	body, err := json.Marshal(h)

@@ -247,7 +247,7 @@ func (h *thief) types(host protocol.HostID, id protocol.ActionID, peer keyboard.
 	packet := keyboard.AppendPacket(nil, keyboard.Packet{Peer: peer, Number: 1, Data: keyboard.AppendData(nil, []byte(text))})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.bring(host, id, 1, protocol.TTYInput, 0, protocol.AppendTyped(nil, protocol.Typed{Who: who, Packet: packet}))
+	h.bring(host, id, 1, protocol.TTYInput, 0, keyboard.AppendTyped(nil, keyboard.Typed{Who: who, Packet: packet}))
 }
 
 // asks asks for all that an action has printed.

@@ -188,7 +188,7 @@ const (
 	// asciicast of version 2. It is sent up when the session has ended, all of it.
 	Recording FD = "recording"
 	Stdin     FD = "stdin"
-	// TTYInput is what is typed in a session, [Typed], and upwards how far that was
+	// TTYInput is what is typed in a session, as package terminal has it, and upwards how far that was
 	// taken, by the acknowledgements of package terminal. It has offsets of its own
 	// within, and no credit.
 	TTYInput FD = "tty"

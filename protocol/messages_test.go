@@ -156,7 +156,7 @@ func itemSamples() []sample {
 	end := in
 	end.Offset, end.Size, end.SHA256 = in.Offset+in.Size, 0, protocol.Sum(nil)
 	typed := in
-	typing := protocol.AppendTyped(nil, protocol.Typed{Who: "pia", Packet: []byte("\x00\x01\x02\x03\x04\x05\x06\x07\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x03ls\r")})
+	typing := []byte("\x03pia\x00\x01\x02\x03\x04\x05\x06\x07\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x03ls\r")
 	typed.FD, typed.Offset, typed.Size, typed.SHA256 = protocol.TTYInput, 0, int64(len(typing)), protocol.Sum(typing)
 	taken := chunk
 	acked := []byte("\x00\x01\x02\x03\x04\x05\x06\x07\x00\x00\x00\x00\x00\x00\x00\x06")

@@ -1,43 +1,12 @@
 package protocol_test
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/hostler-io/hostler/protocol"
 )
-
-func TestTyped(t *testing.T) {
-	for _, want := range []protocol.Typed{
-		{Who: "pia", Packet: []byte{0}},
-		{Who: strings.Repeat("ä", 127), Packet: []byte("\x00\xff")},
-	} {
-		got, err := protocol.ParseTyped(protocol.AppendTyped(nil, want))
-		if err != nil || got.Who != want.Who || !bytes.Equal(got.Packet, want.Packet) {
-			t.Errorf("%q became %q, %v", want, got, err)
-		}
-	}
-	for _, b := range []string{"", "\x00", "\x00x", "\x03pia", "\x04pia", "\x01\xffx", "\x01\x00x"} {
-		if _, err := protocol.ParseTyped([]byte(b)); !errors.Is(err, protocol.ErrPayload) {
-			t.Errorf("%q: %v", b, err)
-		}
-	}
-}
-
-func FuzzParseTyped(f *testing.F) {
-	f.Add(protocol.AppendTyped(nil, protocol.Typed{Who: "pia", Packet: []byte("x")}))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		typed, err := protocol.ParseTyped(raw)
-		if err != nil {
-			return
-		}
-		if again := protocol.AppendTyped(nil, typed); !bytes.Equal(raw, again) {
-			t.Fatalf("%q became %q", raw, again)
-		}
-	})
-}
 
 func TestSessionSpecs(t *testing.T) {
 	const ct = `"target":"0190f0e0-0000-7000-8000-000000000001",`

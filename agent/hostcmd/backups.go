@@ -140,18 +140,18 @@ func (o backupOptions) withTree(ctx context.Context, do func(i container.Info, r
 }
 
 func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
-	kept, err := o.keeps(ctx)
+	known, err := o.keeps(ctx)
 	if err != nil {
 		return err
 	}
 	var volumes []backup.Tree
 	if o.volumes {
-		if volumes, err = o.trees(kept.volumes); err != nil {
+		if volumes, err = o.trees(known.volumes); err != nil {
 			return err
 		}
 	}
 	return o.withTree(ctx, func(info container.Info, root string, ids container.IDRange, img container.Image) error {
-		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Epoch: kept.epoch, Scheduled: o.scheduled, Image: img, Kept: kept.New}, volumes...)
+		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Epoch: known.epoch, Scheduled: o.scheduled, Image: img, Kept: known.New}, volumes...)
 		if err == nil { // what is on the disk is what was written
 			b, err = s.Verify(ctx, b.Name)
 		}
@@ -182,15 +182,15 @@ func (o backupOptions) trees(mounted []string) (all []backup.Tree, err error) {
 	return all, nil
 }
 
-// kept is what the agent knows of a container.
-type kept struct {
+// keeping is what the agent knows of a container.
+type keeping struct {
 	setting.New
 	volumes []string       // each as NAME:/path
 	epoch   protocol.Epoch // of a unique one
 }
 
 // keeps is how the agent keeps the container.
-func (o backupOptions) keeps(ctx context.Context) (c kept, err error) {
+func (o backupOptions) keeps(ctx context.Context) (c keeping, err error) {
 	agent, err := client.New(client.Config{Address: "unix://" + o.agent})
 	if err != nil {
 		return c, err

@@ -141,9 +141,9 @@ func (m *terminals) follow(id protocol.ActionID, r commands.Run) {
 // take takes a packet that came by way of the coordinator.
 func (m *terminals) take(msg protocol.Message) error {
 	h := &msg.Header
-	typed, err := protocol.ParseTyped(msg.Attachment)
+	typed, err := terminal.ParseTyped(msg.Attachment)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", protocol.ErrPayload, err)
 	}
 	s := m.find(h.Action)
 	if s == nil || s.attempt != h.Attempt {

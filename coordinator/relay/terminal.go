@@ -198,7 +198,7 @@ func (t *Attached) tellLeft() {
 
 // send sends a packet to the host, once.
 func (t *Attached) send(a core.Action, packet []byte) error {
-	attachment := protocol.AppendTyped(nil, protocol.Typed{
+	attachment := terminal.AppendTyped(nil, terminal.Typed{
 		Who:    t.by.LogName() + " from " + t.by.From,
 		Packet: packet,
 	})
