@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	faultCount = flag.Int("faults", 12, "how many faults there are under unique containers")
+	faultCount = flag.Int("faults", 8, "how many faults there are under unique containers")
 	faultSeed  = flag.Uint64("seed", 0, "which faults those are; 0: new ones, whose seed is printed")
 )
 
