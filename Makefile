@@ -65,7 +65,7 @@ build: ## Build all programs into bin/
 # The programs of the suites that kill at failpoints and set clocks. They are
 # never installed anywhere.
 testbuild: ## Build all programs with failpoints into bin/test/
-	CGO_ENABLED=0 $(BUILD) -tags hostlertest -o bin/test/ $(addprefix ./cmd/,$(PURE))
+	CGO_ENABLED=0 $(BUILD) -tags hostlertest -o bin/test/ $(addprefix ./cmd/,$(PURE)) ./integration/cmd/pulse
 	CGO_ENABLED=1 $(BUILD) -tags hostlertest -o bin/test/ ./cmd/hostler-lxc
 
 package: ## Build deb and rpm packages into dist/ (ARCH=amd64,arm64); KEY=NAME signs their sums
@@ -84,10 +84,10 @@ demo: deps build ## Show the whole of it on this machine (KEEP=1 leaves it runni
 
 test: deps build check packages minutes unit race integration quiet clocks crash demo ## Everything that CI runs
 
-nightly: deps build heavy chaos ## What takes hours: heavy, chaos, packages on real systemd, 2,000 kills, fuzzing, and the targets of the bench
+nightly: deps build heavy chaos ## What takes hours: heavy, chaos, packages on real systemd, 2,000 kills, 200 faults under unique containers, fuzzing, and the targets of the bench
 	$(MAKE) package
 	cd packaging && go test -tags heavy -count=1 -timeout 60m -v .
-	$(MAKE) crash N=2000
+	$(MAKE) crash N=2000 FAULTS=200
 	$(MAKE) fuzz T=$(call given,T,1m)
 	$(MAKE) strictbench
 
@@ -123,9 +123,10 @@ quiet: build ## The built programs held to times, with nothing beside them
 # Of whoever runs make, or a default.
 given = $(if $(filter command environment,$(origin $(1))),$($(1)),$(2))
 
-crash: testbuild ## Kill the programs at each failpoint, then N=40 times at random; SEED=… repeats a round
+crash: testbuild ## Kill the programs at each failpoint, then N=40 times at random; then FAULTS=8 under unique containers; SEED=… repeats a round
 	$(TEST) -tags hostlertest ./internal/failpoint ./integration/historytest
 	HOSTLER_BIN=$(CURDIR)/bin/test HOSTLER_KILLS=$(call given,N,40) HOSTLER_SEED=$(call given,SEED) $(TEST) -tags integration,hostlertest -parallel 64 -timeout 6h -v -run 'TestEveryPoint|TestFoundSeeds|TestRandomKills' ./integration
+	HOSTLER_BIN=$(CURDIR)/bin/test $(TEST) -tags integration,hostlertest -timeout 2h -v -run '^(TestFaultPlan|TestUniqueUnderFaults)$$' ./integration -faults $(call given,FAULTS,8) -seed $(call given,SEED,0)
 
 clocks: testbuild ## Move the clocks of the programs, and let each write of a database fail once
 	$(TEST) -tags hostlertest ./internal/clock ./internal/sqldb

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,6 +35,7 @@ type host struct {
 	bin    string // its programs
 	bridge string // none: it has no network for containers
 	env    []string
+	within []string // what its programs are started with; none: they are on the machine's network
 	agent  *process
 }
 
@@ -64,7 +66,8 @@ func (h *host) config() string          { return h.w.path(h.name + ".toml") }
 // spawn runs hostler-agent with the host's configuration.
 func (h *host) spawn(t testing.TB, name string, args ...string) *process {
 	t.Helper()
-	return h.w.spawn(t, name, h.env, append([]string{filepath.Join(h.bin, "hostler-agent"), "--config", h.config()}, args...)...)
+	argv := append(slices.Clone(h.within), filepath.Join(h.bin, "hostler-agent"), "--config", h.config())
+	return h.w.spawn(t, name, h.env, append(argv, args...)...)
 }
 
 // invite makes a join code.

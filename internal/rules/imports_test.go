@@ -179,6 +179,7 @@ var allowed = []allowance{
 	{"coordinator/storetest", []string{"fence", "unique", "coordinator/core", "protocol/...", "placement"}, nil, "what each Store must pass"},
 	{"runner/runnertest", []string{"runner/...", "terminal", "golang.org/x/sys/..."}, nil, "what each supervisor must pass"},
 	{"integration/historytest", []string{"protocol"}, effects, "judges histories; it asks nobody"},
+	{"integration/copiestest", []string{"protocol"}, effects, "judges what copies of a unique container wrote; it reads no file"},
 	{"integration", []string{"internal/failpoint", "internal/sqldb", "protocol/..."}, nil, "everything else goes through the built programs, but for who changes a database behind their back"},
 	{"internal/chaos", nil, nil, "tests alone: both engines on a broker that is not to be trusted"},
 	{"internal/rules", nil, nil, "these tests; they need the go command alone"},
@@ -225,6 +226,7 @@ var allowed = []allowance{
 	{"integration/cmd/bench", []string{"certs", "coordinator/core", "coordinator/sqlstore", "golang.org/x/sync/...", "internal/sqldb", "protocol/..."}, []string{"database/sql/..."}, "measures the built programs from outside; floors and signatures are measured inside, and a fleet of thousands is not let in one by one"},
 	{"integration/cmd/barelxc", []string{"github.com/lxc/go-lxc"}, nil, "what liblxc alone takes: a floor"},
 	{"integration/cmd/barerun", nil, nil, "the smallest honest supervisor: a floor"},
+	{"integration/cmd/pulse", []string{"golang.org/x/sys/..."}, nil, "runs in a container of a test, with nothing else in it"},
 	{"integration/cmd/roundtrip", nil, nil, "measures as a stranger would, with the standard library"},
 }
 
@@ -262,7 +264,7 @@ var owners = []struct {
 	{"modernc.org/sqlite", []string{"internal/sqldb"}, "pragmas and retries are set in one place"},
 	{"modernc.org/libc", []string{"internal/sqldb"}, "the layer below SQLite is given C memory"},
 	{"golang.org/x/sync", []string{"agent/...", "broker", "cmd/...", "coordinator/...", "dev", "image", "integration/cmd/bench", "lxc", "mqtt"}, "above the floor alone"},
-	{"golang.org/x/sys", []string{"guard", "agent/...", "cmd/...", "dev", "internal/clock", "image/rootfs", "internal/files", "internal/space", "internal/tree", "internal/spread", "internal/witness", "lxc/...", "metrics", "mqtt", "network/...", "podman", "runner/...", "snapshot", "backup", "volume"}, "system calls stay in the packages that are about the system"},
+	{"golang.org/x/sys", []string{"guard", "agent/...", "cmd/...", "dev", "internal/clock", "image/rootfs", "integration/cmd/pulse", "internal/files", "internal/space", "internal/tree", "internal/spread", "internal/witness", "lxc/...", "metrics", "mqtt", "network/...", "podman", "runner/...", "snapshot", "backup", "volume"}, "system calls stay in the packages that are about the system"},
 	{"golang.org/x/term", []string{"internal/cli/term"}, "only the CLI has a terminal"},
 	{"golang.org/x/time", []string{"broker", "coordinator/web"}, "limits stand where strangers come in"},
 	{"github.com/anishathalye/porcupine", nil, "tests alone"},

@@ -117,7 +117,7 @@ func stepsOf(t *testing.T, target string) []step {
 func parseStep(words []string) (s step, err error) {
 	for i := 0; i < len(words) && err == nil; i++ {
 		flag, value, given := strings.Cut(words[i], "=")
-		if slices.Contains([]string{"-tags", "-run", "-skip", "-timeout", "-parallel", "-p", "-seed", "-seeds", "-chaos"}, flag) && !given {
+		if slices.Contains([]string{"-tags", "-run", "-skip", "-timeout", "-parallel", "-p", "-seed", "-seeds", "-chaos", "-faults"}, flag) && !given {
 			if i++; i == len(words) {
 				return s, fmt.Errorf("%s has no value", flag)
 			}
