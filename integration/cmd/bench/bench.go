@@ -113,6 +113,8 @@ var parts = map[string]step{
 	"noop":      (*bench).noop,
 	"lxc":       (*bench).containers,
 	"memory":    (*bench).memoryAlone,
+	"placement": (*bench).places,
+	"sim":       (*bench).plays,
 }
 
 // all measures everything, in an order in which no figure spoils another: an
@@ -135,6 +137,7 @@ func (b *bench) all(ctx context.Context, steps []step) error {
 		b.roundtrip, b.commandLine, b.commits, b.cancels, b.load, b.noop, b.seal, b.deltas, b.outputs,
 		func(ctx context.Context) error { return b.memory(ctx, idle) },
 		b.containers, b.runMany, b.storm,
+		b.places, b.plays,
 	} {
 		if err := step(ctx); err != nil {
 			return err
