@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -22,7 +23,7 @@ type pair struct {
 	n            int // times each
 	ours, theirs func(context.Context) (float64, error)
 	compare      func(ours, theirs float64) float64
-	others       string // the name of the other way, for people
+	way, others  string // their names, for people; ours is an order if it has none
 }
 
 // quotient and difference compare times.
@@ -49,7 +50,7 @@ func (b *bench) paired(ctx context.Context, p pair) error {
 	}
 	ours, theirs := percentile(found[0], 50), percentile(found[1], 50)
 	b.report.figures = append(b.report.figures, p.figure(p.compare(ours, theirs), floors{}))
-	b.report.notes = append(b.report.notes, fmt.Sprintf("%s: an order %s ms, %s %s ms, medians of %d.", p.name, number(ours), p.others, number(theirs), p.n))
+	b.report.notes = append(b.report.notes, fmt.Sprintf("%s: %s %s ms, %s %s ms, medians of %d.", p.name, cmp.Or(p.way, "an order"), number(ours), p.others, number(theirs), p.n))
 	return nil
 }
 
