@@ -17,12 +17,12 @@ import (
 // makers is how many containers of a crowd are made at a time.
 const makers = 4
 
-// populated makes so many containers of LXC, which run then.
-func (b *bench) populated(ctx context.Context, n int) error {
-	fmt.Fprintf(b.talk, "making %d containers\n", n)
+// populated makes containers of LXC until there are so many, which all run then.
+func (b *bench) populated(ctx context.Context, have, n int) error {
+	fmt.Fprintf(b.talk, "making %d containers\n", n-have)
 	var g errgroup.Group
 	g.SetLimit(makers)
-	for i := range n {
+	for i := have; i < n; i++ {
 		g.Go(func() error {
 			c, err := newOwn(fmt.Sprintf("ct-%03d", i))
 			if err != nil {
@@ -39,7 +39,7 @@ func (b *bench) populated(ctx context.Context, n int) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	b.probe.orders += n
+	b.probe.orders += n - have
 	return b.allRun(ctx, n)
 }
 
@@ -62,45 +62,58 @@ func (b *bench) allRun(ctx context.Context, n int) error {
 	})
 }
 
-// The crowd that is at rest, and for how long it is watched.
-const (
-	crowd     = 100
-	crowdTime = 30 * time.Second
-)
+// restTime is for how long a crowd is watched that is at rest.
+const restTime = 30 * time.Second
 
-// atRest measures what an agent takes that has a hundred containers with nothing to do.
+// atRest measures what an agent takes that has twenty containers with nothing to do, and
+// then a hundred: it tells their state, and measures them each fifteen seconds.
 func (b *bench) atRest(ctx context.Context) error {
 	return b.apart(ctx, nil, func(b *bench, ctx context.Context) error {
-		if err := b.populated(ctx, crowd); err != nil {
-			return err
+		have := 0
+		for _, c := range []struct {
+			containers  int
+			cpu, memory float64 // goals
+		}{{20, 0, 0}, {100, 0.5, 30}} {
+			if err := b.populated(ctx, have, c.containers); err != nil {
+				return err
+			}
+			have = c.containers
+			if err := b.rest(ctx, have, c.cpu, c.memory); err != nil {
+				return err
+			}
 		}
-		fmt.Fprintln(b.talk, "measuring agent_cpu_100ct_pct")
-		if err := pause(ctx, 3*settle); err != nil {
-			return err
-		}
-		before, err := b.fleet.usage()
-		if err != nil {
-			return err
-		}
-		begin := time.Now()
-		if err := pause(ctx, crowdTime); err != nil {
-			return err
-		}
-		after, err := b.fleet.usage()
-		if err != nil {
-			return err
-		}
-		u, wall := after.minus(before), ms(time.Since(begin))
-		memory, err := rss(b.fleet.agent)
-		if err != nil {
-			return err
-		}
-		b.report.figures = append(b.report.figures, row{name: "agent_cpu_100ct_pct", unit: "%", target: 0.5}.figure(100*(u.agent+u.commands)/wall, floors{}))
-		b.add("agent_rss_100ct_mb", memory, 30)
-		b.report.notes = append(b.report.notes, fmt.Sprintf("agent_cpu_100ct_pct: of one processor in %s; the agent %s %%, programs that it has run %s %%.",
-			crowdTime, number(100*u.agent/wall), number(100*u.commands/wall)))
 		return nil
 	})
+}
+
+func (b *bench) rest(ctx context.Context, containers int, cpu, memory float64) error {
+	name := fmt.Sprintf("agent_cpu_%dct_pct", containers)
+	fmt.Fprintln(b.talk, "measuring", name)
+	if err := pause(ctx, 3*settle); err != nil {
+		return err
+	}
+	before, err := b.fleet.usage()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := pause(ctx, restTime); err != nil {
+		return err
+	}
+	after, err := b.fleet.usage()
+	if err != nil {
+		return err
+	}
+	u, wall := after.minus(before), ms(time.Since(begin))
+	mb, err := rss(b.fleet.agent)
+	if err != nil {
+		return err
+	}
+	b.report.figures = append(b.report.figures, row{name: name, unit: "%", target: cpu}.figure(100*(u.agent+u.commands)/wall, floors{}))
+	b.add(fmt.Sprintf("agent_rss_%dct_mb", containers), mb, memory)
+	b.report.notes = append(b.report.notes, fmt.Sprintf("%s: of one processor in %s; the agent %s %%, programs that it has run %s %%.",
+		name, restTime, number(100*u.agent/wall), number(100*u.commands/wall)))
+	return nil
 }
 
 // rebooted is how many containers come back after a reboot.
@@ -111,7 +124,7 @@ const rebooted = 50
 // that all processes of the agent and of the containers are killed.
 func (b *bench) restore(ctx context.Context) error {
 	return b.apart(ctx, nil, func(b *bench, ctx context.Context) error {
-		if err := b.populated(ctx, rebooted); err != nil {
+		if err := b.populated(ctx, 0, rebooted); err != nil {
 			return err
 		}
 		path := filepath.Join(b.fleet.dir, hostName, "lxc")
