@@ -121,6 +121,7 @@ var parts = map[string]step{
 	"restore":   (*bench).restore,
 	"rest":      (*bench).atRest,
 	"influx":    (*bench).writes,
+	"beat":      (*bench).heartbeats,
 }
 
 // all measures everything, in an order in which no figure spoils another: an
@@ -142,7 +143,7 @@ func (b *bench) all(ctx context.Context, steps []step) error {
 	for _, step := range []func(context.Context) error{
 		b.roundtrip, b.commandLine, b.commits, b.cancels, b.load, b.noop, b.seal, b.deltas, b.outputs,
 		func(ctx context.Context) error { return b.memory(ctx, idle) },
-		b.containers, b.runMany, b.storm,
+		b.containers, b.runMany, b.heartbeats, b.storm,
 		b.podmans, b.deaths, b.copies, b.restore, b.atRest, b.writes, b.places, b.plays,
 	} {
 		if err := step(ctx); err != nil {
