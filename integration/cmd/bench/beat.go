@@ -83,7 +83,7 @@ const (
 // heartbeats measures how many full heartbeats a second a coordinator makes durable that
 // come from a thousand hosts at once. Each host waits for the receipt of one before it
 // sends the next. What they sign is signed meanwhile, by the other process.
-func (b *bench) heartbeats(ctx context.Context) error {
+func (b thousand) heartbeats(ctx context.Context) error {
 	return b.ofMany(ctx, func(f *fleet, s *swarmProcess) error {
 		if _, err := s.say("work"); err != nil {
 			return err

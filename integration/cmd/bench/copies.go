@@ -15,10 +15,15 @@ import (
 	"github.com/hostler-io/hostler/protocol/data"
 )
 
-// copies measures, on a fleet of its own, what is done with all files of a container.
-func (b *bench) copies(ctx context.Context) error { return b.apart(ctx, nil, (*bench).copiesOnly) }
+// copying is what is measured of copies of containers.
+type copying struct{ *bench }
 
-func (b *bench) copiesOnly(ctx context.Context) error {
+// copies measures, on a fleet of its own, what is done with all files of a container.
+func (b copying) copies(ctx context.Context) error {
+	return b.apart(ctx, nil, func(b *bench, ctx context.Context) error { return copying{b}.copiesOnly(ctx) })
+}
+
+func (b copying) copiesOnly(ctx context.Context) error {
 	source, _, err := b.create(ctx, "source", &protocol.CreateArgs{Template: "busybox", Runtime: "lxc"})
 	if err != nil {
 		return err
@@ -31,7 +36,7 @@ func (b *bench) copiesOnly(ctx context.Context) error {
 }
 
 // clones measures what an order of a clone takes beyond a copy of its files.
-func (b *bench) clones(ctx context.Context, source own, root string) error {
+func (b copying) clones(ctx context.Context, source own, root string) error {
 	number := 0
 	return b.paired(ctx, pair{
 		row: row{name: "clone_overhead_ms", unit: "ms", target: 10}, n: 15, others: "cp -a", compare: difference,
@@ -63,7 +68,7 @@ const exportMB = 300
 
 // exports compares the speed of a backup, the form in which all files of a container leave
 // it, with that of tar on the same files. The backup is signed, synced and read again.
-func (b *bench) exports(ctx context.Context, source own, root string) error {
+func (b copying) exports(ctx context.Context, source own, root string) error {
 	if err := fill(root); err != nil {
 		return fmt.Errorf("filling a container: %w", err)
 	}

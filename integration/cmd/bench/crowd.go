@@ -17,8 +17,11 @@ import (
 // makers is how many containers of a crowd are made at a time.
 const makers = 4
 
+// crowds is what is measured of many containers.
+type crowds struct{ *bench }
+
 // populated makes containers of LXC until there are so many, which all run then.
-func (b *bench) populated(ctx context.Context, have, n int) error {
+func (b crowds) populated(ctx context.Context, have, n int) error {
 	fmt.Fprintf(b.talk, "making %d containers\n", n-have)
 	var g errgroup.Group
 	g.SetLimit(makers)
@@ -44,7 +47,7 @@ func (b *bench) populated(ctx context.Context, have, n int) error {
 }
 
 // allRun waits until the agent tells that so many containers run.
-func (b *bench) allRun(ctx context.Context, n int) error {
+func (b crowds) allRun(ctx context.Context, n int) error {
 	agent := b.fleet.socket()
 	defer agent.client.CloseIdleConnections()
 	return until(ctx, fmt.Sprintf("%d containers run", n), func() bool {
@@ -67,9 +70,9 @@ const restTime = 30 * time.Second
 
 // atRest measures what an agent takes that has twenty containers with nothing to do, and
 // then a hundred: it tells their state, and measures them each fifteen seconds.
-func (b *bench) atRest(ctx context.Context) error {
-	return b.apart(ctx, nil, func(b *bench, ctx context.Context) error {
-		have := 0
+func (b crowds) atRest(ctx context.Context) error {
+	return b.apart(ctx, nil, func(there *bench, ctx context.Context) error {
+		b, have := crowds{there}, 0
 		for _, c := range []struct {
 			containers  int
 			cpu, memory float64 // goals
@@ -86,7 +89,7 @@ func (b *bench) atRest(ctx context.Context) error {
 	})
 }
 
-func (b *bench) rest(ctx context.Context, containers int, cpu, memory float64) error {
+func (b crowds) rest(ctx context.Context, containers int, cpu, memory float64) error {
 	name := fmt.Sprintf("agent_cpu_%dct_pct", containers)
 	fmt.Fprintln(b.talk, "measuring", name)
 	if err := pause(ctx, 3*settle); err != nil {
@@ -122,8 +125,9 @@ const rebooted = 50
 // restore compares the start of an agent after a reboot, until all its containers run
 // again, with liblxc alone, which starts the same containers four at a time. The reboot is
 // that all processes of the agent and of the containers are killed.
-func (b *bench) restore(ctx context.Context) error {
-	return b.apart(ctx, nil, func(b *bench, ctx context.Context) error {
+func (b crowds) restore(ctx context.Context) error {
+	return b.apart(ctx, nil, func(there *bench, ctx context.Context) error {
+		b := crowds{there}
 		if err := b.populated(ctx, 0, rebooted); err != nil {
 			return err
 		}

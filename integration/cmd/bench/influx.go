@@ -29,7 +29,7 @@ const (
 // writes compares the time in which the sink of samples brings a batch to a database with
 // that of the client of InfluxData alone. The database is a server of this process that
 // reads all and keeps nothing, so that both are compared and not a database with itself.
-func (b *bench) writes(ctx context.Context) (err error) {
+func (b inside) writes(ctx context.Context) (err error) {
 	var requests atomic.Int64
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

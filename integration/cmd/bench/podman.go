@@ -102,16 +102,21 @@ func (f *fleet) closePodman(ctx context.Context) error {
 	return err
 }
 
+// pods is what is measured on a fleet of its own with podman.
+type pods struct{ *bench }
+
 // podmans compares orders with podman's own command line: on the same image, without a
 // network of podman's, as containers of Hostler are.
-func (b *bench) podmans(ctx context.Context) error {
-	return b.apart(ctx, withPodman, (*bench).podmanOrders)
+func (b pods) podmans(ctx context.Context) error {
+	return b.apart(ctx, withPodman, func(b *bench, ctx context.Context) error { return pods{b}.podmanOrders(ctx) })
 }
 
 // deaths measures ends of containers of both runtimes.
-func (b *bench) deaths(ctx context.Context) error { return b.apart(ctx, withPodman, (*bench).exits) }
+func (b pods) deaths(ctx context.Context) error {
+	return b.apart(ctx, withPodman, func(b *bench, ctx context.Context) error { return pods{b}.exits(ctx) })
+}
 
-func (b *bench) podmanOrders(ctx context.Context) error {
+func (b pods) podmanOrders(ctx context.Context) error {
 	f := b.fleet
 	cli := func(ctx context.Context, args ...string) func() (float64, error) {
 		return func() (float64, error) {
@@ -189,7 +194,7 @@ func ofPodman() *protocol.CreateArgs {
 
 // exits measures how long it takes until the agent tells, at its socket, that a container
 // whose first process was killed does not run. Of the two runtimes the slower one counts.
-func (b *bench) exits(ctx context.Context) error {
+func (b pods) exits(ctx context.Context) error {
 	const deaths = 15
 	fmt.Fprintln(b.talk, "measuring exit_seen_p50_ms")
 	lxc, _, err := b.create(ctx, "box", &protocol.CreateArgs{Template: "busybox", Runtime: "lxc", Start: true})
@@ -234,7 +239,7 @@ func (b *bench) exits(ctx context.Context) error {
 const afterStart = 700 * time.Millisecond
 
 // death kills the first process of a container that runs, and waits until the agent tells.
-func (b *bench) death(ctx context.Context, c own, init func() (string, error)) (float64, error) {
+func (b pods) death(ctx context.Context, c own, init func() (string, error)) (float64, error) {
 	if _, err := b.ct(ctx, c, protocol.KindStart, nil); err != nil {
 		return 0, err
 	}

@@ -22,10 +22,13 @@ import (
 // manyHosts is how many hosts carry out one command at a time.
 const manyHosts = 1000
 
+// thousand is what is measured with a thousand hosts.
+type thousand struct{ *bench }
+
 // runMany measures a command on a thousand hosts, from the start of the program
 // that asks for it until it has every result. The hosts are simulated by one other
 // process; what they sign is signed then.
-func (b *bench) runMany(ctx context.Context) error {
+func (b thousand) runMany(ctx context.Context) error {
 	return b.ofMany(ctx, func(f *fleet, s *swarmProcess) error {
 		want := row{name: "run_1000_hosts_s", unit: "s", target: 3, floor: floors.many}
 		return b.best(ctx, []row{want}, func() ([]float64, error) {
@@ -46,7 +49,7 @@ func (b *bench) runMany(ctx context.Context) error {
 
 // ofMany has something measured on a coordinator of its own with a thousand hosts, which
 // are simulated by one other process.
-func (b *bench) ofMany(ctx context.Context, do func(*fleet, *swarmProcess) error) (err error) {
+func (b thousand) ofMany(ctx context.Context, do func(*fleet, *swarmProcess) error) (err error) {
 	f, err := newFleet(b.fleet.bin)
 	if err != nil {
 		return err
