@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/beat"
@@ -22,16 +24,7 @@ func (b *bench) deltas(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := beat.State{Host: protocol.HostInfo{
-		Hostname: hostName, Arch: "amd64", InstanceType: "host", Version: "1.0.0", Kernel: "6.1.0-44-amd64", CPUs: 8, MemoryBytes: 64 << 30, DiskBytes: 1 << 40,
-		Boot: "5f0a1c9e-6c1b-4f0e-9a55-3c2f0f7d1b6a-1", Figures: figures.Figures{UptimeMS: 4298044, ClockMS: 1795489097966, MemoryFree: 24211496960, DiskFree: 70445776896, Load1000: 1340},
-	}}
-	for n := range 50 {
-		s.Containers = append(s.Containers, protocol.Container{
-			CTID: protocol.NewCTID(1795489097966, [10]byte{byte(n)}), Name: fmt.Sprintf("web-%02d", n), Runtime: "lxc", State: "running", Intended: "running",
-			Class: "pinned", Offline: "keep", Addresses: []string{fmt.Sprintf("10.0.3.%d/24", n+2)}, Labels: []string{"app=shop", "tier=web"},
-		})
-	}
+	s := beatState(50)
 	base := beat.Sum(s)
 	size := func(h protocol.Heartbeat) (int, error) {
 		h.Header = protocol.Header{Type: protocol.TypeHeartbeat, Fleet: protocol.FleetID{1}, From: protocol.HostParty(hostName), To: protocol.Coordinator, Ring: 1,
@@ -63,4 +56,102 @@ func (b *bench) deltas(context.Context) error {
 	b.report.figures = append(b.report.figures, figure{Name: "delta_bytes_ratio", Value: float64(change) / float64(first+second), Target: 0.04})
 	fmt.Fprintf(b.talk, "a change has %d bytes, the full heartbeat %d\n", change, first+second)
 	return nil
+}
+
+// beatState is what a host with containers tells.
+func beatState(containers int) beat.State {
+	s := beat.State{Host: protocol.HostInfo{
+		Hostname: hostName, Arch: "amd64", InstanceType: "host", Version: "1.0.0", Kernel: "6.1.0-44-amd64", CPUs: 8, MemoryBytes: 64 << 30, DiskBytes: 1 << 40,
+		Boot: "5f0a1c9e-6c1b-4f0e-9a55-3c2f0f7d1b6a-1", Figures: figures.Figures{UptimeMS: 4298044, ClockMS: 1795489097966, MemoryFree: 24211496960, DiskFree: 70445776896, Load1000: 1340},
+	}}
+	for n := range containers {
+		s.Containers = append(s.Containers, protocol.Container{
+			CTID: protocol.NewCTID(1795489097966, [10]byte{byte(n)}), Name: fmt.Sprintf("web-%02d", n), Runtime: "lxc", State: "running", Intended: "running",
+			Class: "pinned", Offline: "keep", Addresses: []string{fmt.Sprintf("10.0.3.%d/24", n+2)}, Labels: []string{"app=shop", "tier=web"},
+		})
+	}
+	return s
+}
+
+// The heartbeats that are sent: how many a host sends one after another, and how many
+// containers each tells of.
+const (
+	beatsEach      = 5
+	beatContainers = 10
+)
+
+// heartbeats measures how many full heartbeats a second a coordinator makes durable that
+// come from a thousand hosts at once. Each host waits for the receipt of one before it
+// sends the next. What they sign is signed meanwhile, by the other process.
+func (b thousand) heartbeats(ctx context.Context) error {
+	return b.ofMany(ctx, func(f *fleet, s *swarmProcess) error {
+		if _, err := s.say("work"); err != nil {
+			return err
+		}
+		const n = manyHosts * beatsEach
+		var used []float64
+		if err := b.best(ctx, []row{{name: "heartbeats_per_s", unit: perSecond}}, func() ([]float64, error) {
+			before, _, err := cpu(f.coordinator)
+			if err != nil {
+				return nil, err
+			}
+			seconds, err := s.say("beat")
+			if err != nil {
+				return nil, err
+			}
+			after, _, err := cpu(f.coordinator)
+			used = append(used, (after-before)/n)
+			return []float64{n / seconds}, err
+		}); err != nil {
+			return err
+		}
+		b.report.notes = append(b.report.notes, fmt.Sprintf("heartbeats_per_s: of %d containers each, the best of %d times %d; %s ms of processor time each in the coordinator, the median.",
+			beatContainers, rounds, n, number(percentile(used, 50))))
+		return nil
+	})
+}
+
+// beats has all workers send heartbeats, until the last one has the receipt of its last.
+func (s *swarm) beats(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, swarmPatience)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	begin := time.Now()
+	for _, w := range s.workers {
+		g.Go(func() error {
+			for range beatsEach {
+				if err := w.beatOnce(ctx); err != nil {
+					return fmt.Errorf("a heartbeat of %s: %w", w.ID, err)
+				}
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	return time.Since(begin), err
+}
+
+// beatOnce sends a full heartbeat and waits for its receipt.
+func (w *worker) beatOnce(ctx context.Context) error {
+	s := beatState(beatContainers)
+	w.mu.Lock()
+	w.told++
+	told := w.told
+	s.Host.Hostname, s.Host.Load1000 = w.ID, int64(told)
+	sum := beat.Sum(s)
+	err := w.state(protocol.ChannelHeartbeat, protocol.TypeHeartbeat, func(hd protocol.Header) any {
+		return protocol.Heartbeat{Header: hd, AsOf: told, Part: 1, Parts: 1, Digest: sum.Digest(), Host: &s.Host, Containers: s.Containers}
+	})
+	w.mu.Unlock()
+	for err == nil {
+		select {
+		case durable := <-w.durable:
+			if durable >= told {
+				return nil
+			}
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return err
 }

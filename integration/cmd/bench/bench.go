@@ -109,10 +109,19 @@ var parts = map[string]step{
 	"stdout":    (*bench).stdout,
 	"stdin":     (*bench).stdin,
 	"followers": (*bench).manyFollowers,
-	"many":      (*bench).runMany,
+	"many":      func(b *bench, ctx context.Context) error { return thousand{b}.runMany(ctx) },
 	"noop":      (*bench).noop,
 	"lxc":       (*bench).containers,
 	"memory":    (*bench).memoryAlone,
+	"placement": func(b *bench, ctx context.Context) error { return inside{b}.places(ctx) },
+	"sim":       func(b *bench, ctx context.Context) error { return inside{b}.plays(ctx) },
+	"podman":    func(b *bench, ctx context.Context) error { return pods{b}.podmans(ctx) },
+	"exit":      func(b *bench, ctx context.Context) error { return pods{b}.deaths(ctx) },
+	"copies":    func(b *bench, ctx context.Context) error { return copying{b}.copies(ctx) },
+	"restore":   func(b *bench, ctx context.Context) error { return crowds{b}.restore(ctx) },
+	"rest":      func(b *bench, ctx context.Context) error { return crowds{b}.atRest(ctx) },
+	"influx":    func(b *bench, ctx context.Context) error { return inside{b}.writes(ctx) },
+	"beat":      func(b *bench, ctx context.Context) error { return thousand{b}.heartbeats(ctx) },
 }
 
 // all measures everything, in an order in which no figure spoils another: an
@@ -134,7 +143,8 @@ func (b *bench) all(ctx context.Context, steps []step) error {
 	for _, step := range []func(context.Context) error{
 		b.roundtrip, b.commandLine, b.commits, b.cancels, b.load, b.noop, b.seal, b.deltas, b.outputs,
 		func(ctx context.Context) error { return b.memory(ctx, idle) },
-		b.containers, b.runMany, b.storm,
+		b.containers, thousand{b}.runMany, thousand{b}.heartbeats, b.storm,
+		pods{b}.podmans, pods{b}.deaths, copying{b}.copies, crowds{b}.restore, crowds{b}.atRest, inside{b}.writes, inside{b}.places, inside{b}.plays,
 	} {
 		if err := step(ctx); err != nil {
 			return err

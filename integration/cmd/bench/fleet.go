@@ -41,6 +41,7 @@ type fleet struct {
 	token      string // of an admin
 	code       string // of the fleet
 	daemons    []*exec.Cmd
+	podman     bool // the host has podman, too
 
 	coordinator, agent int // process ids
 }
@@ -96,18 +97,23 @@ func (f *fleet) must(ctx context.Context, program string, args ...string) (strin
 
 // spawn starts a program that goes on until close; its outputs go to NAME.log.
 func (f *fleet) spawn(name, program string, args ...string) (*exec.Cmd, error) {
+	cmd := f.command(context.Background(), program, args...)
+	return cmd, f.run(name, cmd)
+}
+
+// run is spawn for a command that is made already.
+func (f *fleet) run(name string, cmd *exec.Cmd) error {
 	log, err := os.OpenFile(f.path(name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer log.Close() // the program has its own descriptor
-	cmd := f.command(context.Background(), program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	f.daemons = append(f.daemons, cmd)
-	return cmd, nil
+	return nil
 }
 
 // start brings the fleet up, with the commands that a user types.
@@ -147,6 +153,9 @@ func (f *fleet) configure() error {
 	host := f.path(hostName)
 	agent := fmt.Sprintf("host = %q\nstate_dir = %q\nsocket = %q\n[lxc]\npath = %q\n[network]\nbridge = %q\nsubnet = %q\n",
 		hostName, host, host+"/agent.sock", host+"/lxc", f.bridge, subnet)
+	if f.podman {
+		agent += fmt.Sprintf("[podman]\nuse = \"on\"\nsocket = %q\n", f.podmanSocket())
+	}
 	return errors.Join(
 		os.WriteFile(f.path("coordinator.toml"), []byte(co), 0o600),
 		os.WriteFile(f.path("agent.toml"), []byte(agent), 0o600))
@@ -211,16 +220,36 @@ func (f *fleet) startHost(ctx context.Context) error {
 	if err := join.Wait(); err != nil {
 		return fmt.Errorf("joining: %w", err)
 	}
-	cmd, err := f.spawn("agent", "hostler-agent", append(config, "run")...)
-	if err != nil {
+	if err := f.runAgent(); err != nil {
 		return err
 	}
-	f.agent = cmd.Process.Pid
 	return until(ctx, "the host is online", func() bool {
 		var h struct{ Connectivity string }
 		out, err := f.must(ctx, "hostler", "host", "show", hostName, "-o", "json")
 		return err == nil && json.Unmarshal([]byte(out), &h) == nil && h.Connectivity == "online"
 	})
+}
+
+// runAgent starts the agent of a host that has joined.
+func (f *fleet) runAgent() error {
+	cmd, err := f.spawn("agent", "hostler-agent", "--config", f.path("agent.toml"), "run")
+	if err != nil {
+		return err
+	}
+	f.agent = cmd.Process.Pid
+	return nil
+}
+
+// endAgent kills the agent, as a power failure does.
+func (f *fleet) endAgent() error {
+	for _, d := range f.daemons {
+		if d.Process.Pid == f.agent {
+			_ = d.Process.Kill() // it may have ended
+			_ = d.Wait()         // killed
+			return nil
+		}
+	}
+	return errors.New("the fleet has no agent")
 }
 
 // approve waits for the words on the host's screen and lets it in.
@@ -355,13 +384,17 @@ func (f *fleet) close(ctx context.Context) error {
 		_ = exec.CommandContext(ctx, "lxc-stop", "-P", lxc, "-n", n.Name(), "-k").Run() // it may not run
 	}
 	f.killLeaves()
-	err := until(ctx, "all processes of the fleet are gone", func() bool {
+	var err error
+	if f.podman {
+		err = f.closePodman(ctx)
+	}
+	err = errors.Join(err, until(ctx, "all processes of the fleet are gone", func() bool {
 		left := f.relatives()
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone
 		}
 		return len(left) == 0
-	})
+	}))
 	if _, missing := net.InterfaceByName(f.bridge); missing == nil {
 		err = errors.Join(err, exec.CommandContext(ctx, "ip", "link", "delete", f.bridge).Run())
 	}

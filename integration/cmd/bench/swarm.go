@@ -53,7 +53,8 @@ type swarmHost struct {
 const swarmPatience = time.Minute
 
 // serveSwarm lets the hosts of a file connect, all at once, each time a line
-// comes in, and answers with the seconds that it took.
+// comes in, and answers with the seconds that it took. The line "work" has them stay, and
+// "beat" has those send heartbeats.
 func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -86,7 +87,13 @@ func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Wri
 			fmt.Fprintln(stdout, 0)
 			continue
 		}
-		took, err := s.connect(ctx, round)
+		var took time.Duration
+		var err error
+		if lines.Text() == "beat" {
+			took, err = s.beats(ctx)
+		} else {
+			took, err = s.connect(ctx, round)
+		}
 		if err != nil {
 			return err
 		}

@@ -63,3 +63,24 @@ func TestSwarmHost(t *testing.T) {
 		far.Close()
 	}
 }
+
+// TestHeed: a receipt that tells of a durable heartbeat is told to the one who waits, and
+// any other is not.
+func TestHeed(t *testing.T) {
+	id, err := certs.Generate("hostler bench", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{durable: make(chan uint64, beatsEach)}
+	for _, beat := range []uint64{0, 7} {
+		receipt, err := sealJSON(id, protocol.Receipt{Header: protocol.Header{Type: protocol.TypeReceipt, Fleet: protocol.FleetID{1}, From: protocol.Coordinator, To: protocol.HostParty("edge-01")}, Give: protocol.Nonce{1}, Beat: beat})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.heed(receipt)
+	}
+	w.heed([]byte("no receipt"))
+	if got := <-w.durable; got != 7 || len(w.durable) != 0 {
+		t.Errorf("heartbeat %d is durable, and %d more are told; want 7 alone", got, len(w.durable))
+	}
+}

@@ -27,8 +27,8 @@ type figure struct {
 	Name   string   `json:"name"`
 	Value  float64  `json:"value"`
 	Unit   string   `json:"unit"`
-	Target float64  `json:"target"`
-	Floor  *float64 `json:"floor"` // nil: none was measured
+	Target float64  `json:"target"` // 0: there is no goal
+	Floor  *float64 `json:"floor"`  // nil: none was measured
 }
 
 // better reports whether the figure would be better with the value v.
@@ -42,8 +42,8 @@ func (f *figure) better(v float64) bool {
 // rate reports whether more is better.
 func (f *figure) rate() bool { return f.Unit == perSecond || f.Unit == perMB || f.Unit == ratio }
 
-// met reports whether the figure reaches its target.
-func (f *figure) met() bool { return f.Value == f.Target || !f.better(f.Target) }
+// met reports whether the figure reaches its target, if it has one.
+func (f *figure) met() bool { return f.Target == 0 || f.Value == f.Target || !f.better(f.Target) }
 
 // spread is what the calibrations of one run found of one thing.
 type spread struct {
@@ -98,15 +98,21 @@ func (r *report) print(w io.Writer) error {
 		if !f.met() {
 			missed = "missed"
 		}
-		table = append(table, []string{f.Name, number(f.Value), f.Unit, sign + number(f.Target), floor, times, missed})
+		target := sign + number(f.Target)
+		if f.Target == 0 {
+			target = "–"
+		}
+		table = append(table, []string{f.Name, number(f.Value), f.Unit, target, floor, times, missed})
 	}
 	text := align(table)
-	if len(r.spreads) > 0 {
-		text += "\nThe machine meanwhile, lowest and highest median of a calibration:\n"
-	}
 	table = nil
 	for _, s := range r.spreads {
-		table = append(table, []string{s.what, number(s.low), number(s.top), "ms"})
+		if s.n > 0 {
+			table = append(table, []string{s.what, number(s.low), number(s.top), "ms"})
+		}
+	}
+	if len(table) > 0 {
+		text += "\nThe machine meanwhile, lowest and highest median of a calibration:\n"
 	}
 	text += align(table)
 	if len(r.notes) > 0 {

@@ -18,8 +18,9 @@ func sample() *report {
 			{Name: "roundtrip_p50_ms", Value: 4.25, Unit: "ms", Target: 6, Floor: &floor},
 			{Name: "actions_per_s", Value: 299, Unit: "1/s", Target: 300, Floor: &rate},
 			{Name: "agent_rss_mb", Value: 20, Unit: "MB", Target: 20},
+			{Name: "hours_per_s", Value: 7, Unit: "1/s"},
 		},
-		spreads: []spread{{what: "fsync of 4 KiB"}},
+		spreads: []spread{{what: "fsync of 4 KiB"}, {what: "not measured"}},
 		notes:   []string{"One note.", "Another."},
 	}
 	for _, v := range []float64{0.2, 0.1234, 0.15} {
@@ -38,6 +39,7 @@ figure            value  unit  target  floor  × floor
 roundtrip_p50_ms   4.25    ms     ≤ 6   1.23     3.44
 actions_per_s       299   1/s   ≥ 300   1100    0.272  missed
 agent_rss_mb         20    MB    ≤ 20      –        –
+hours_per_s           7   1/s       –      –        –
 
 The machine meanwhile, lowest and highest median of a calibration:
 fsync of 4 KiB  0.123  0.2  ms
@@ -52,7 +54,7 @@ Another.
 
 func TestWriteJSON(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bench.json")
-	if err := writeJSON(path, sample().figures[1:]); err != nil {
+	if err := writeJSON(path, sample().figures[1:3]); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(path)
@@ -88,6 +90,7 @@ func TestMet(t *testing.T) {
 		want          bool
 	}{
 		{"ms", 5, 6, true}, {"ms", 6, 6, true}, {"ms", 6.01, 6, false},
+		{perSecond, 1, 0, true}, {"ms", 1, 0, true},
 		{perSecond, 301, 300, true}, {perSecond, 300, 300, true}, {perSecond, 299, 300, false},
 	} {
 		f := figure{Value: tc.value, Unit: tc.unit, Target: tc.target}
