@@ -78,8 +78,10 @@ container is started again where it was.
 
 A move that was cut short is asked for again with the same words: it goes on where it
 was. Until then the container is stopped on its first host, and whole there; hostler ct
-start ends the move there. It never runs on both: the other host starts it after the
-first one has stopped it, and the first one after the other has removed it.
+start ends the move there. If the other host may have the container by then, remove it
+there first: hostler ct rm. The move itself never runs it on both: the other host starts
+it after the first one has stopped it, and the first one after the other has removed it.
+A container that was started or stopped on its first host meanwhile is not removed.
 
 Snapshots do not move: a container that has some is moved only with --drop-snapshots.
 Backups stay on the first host, and so do directories of the host that it mounts. After
@@ -140,7 +142,7 @@ func (m *mover) move(ctx context.Context, v *show.View, yes, dry bool) error {
 	if c := cmp.Or(m.p.source, m.p.copy); c != nil && c.Class == "unique" {
 		return m.unique()
 	}
-	steps, err := m.p.left()
+	steps, err := m.plan()
 	if err != nil {
 		return err
 	}
@@ -160,6 +162,14 @@ func (m *mover) move(ctx context.Context, v *show.View, yes, dry bool) error {
 		return show.Print(m.UI, v, noun(), []moved{out})
 	}
 	return nil
+}
+
+// plan returns the steps that are left. An earlier move may have asked the other host for the
+// container, which may make it and start it at any time since.
+func (m *mover) plan() ([]step, error) {
+	steps, err := m.p.left()
+	m.came = m.p.asked()
+	return steps, err
 }
 
 // unique refuses a container whose coordinator decides where it runs.
@@ -207,7 +217,16 @@ func (m *mover) do(ctx context.Context, s step) error {
 	case forget:
 		return m.forgetBackups(ctx)
 	case stop:
-		return m.act(ctx, m.ref.Host, m.about(protocol.KindStop, &protocol.StopArgs{Departure: data.Departure{MovingTo: string(m.to)}}))
+		if m.p.details.Moving != nil { // whoever has ended the move may have written since
+			if err := m.still(ctx); err != nil {
+				return err
+			}
+		}
+		err := m.act(ctx, m.ref.Host, m.about(protocol.KindStop, m.departure()))
+		if notFound(err) && m.p.copy != nil && m.p.details.Moving != nil { // a step of the earlier move has removed it just now
+			return nil
+		}
+		return err
 	case backUp:
 		args := &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: m.p.backup}, WithVolumes: true}, OutputOption: streamed}
 		_, err := dispatch.Listed[api.Backup](ctx, m.Dispatcher, m.r, m.ref.Host, "back up "+m.ref.String(), m.about(protocol.KindBackup, args))
@@ -216,12 +235,15 @@ func (m *mover) do(ctx context.Context, s step) error {
 		_, err := backups.Copy(ctx, m.Dispatcher, m.r, data.BackupName{Backup: m.p.backup}, m.ref.Host, m.to)
 		return err
 	case arrive:
+		if err := m.still(ctx); err != nil {
+			return err
+		}
 		m.came = true
 		err := m.act(ctx, m.to, m.arrival())
 		m.confirmed = err == nil
 		return err
 	case leave:
-		if err := m.act(ctx, m.ref.Host, m.about(protocol.KindDestroy, &protocol.StopArgs{})); err != nil && !notFound(err) {
+		if err := m.act(ctx, m.ref.Host, m.about(protocol.KindDestroy, m.departure())); err != nil && !notFound(err) {
 			return err
 		}
 		return nil
@@ -232,6 +254,29 @@ func (m *mover) do(ctx context.Context, s step) error {
 // about is an action about the container, on either host.
 func (m *mover) about(kind protocol.Kind, args protocol.Args) protocol.Spec {
 	return protocol.Spec{Kind: kind, Target: m.id, Name: protocol.ContainerName(m.p.name), Args: args}
+}
+
+// departure says that the container goes to the other host.
+func (m *mover) departure() *protocol.StopArgs {
+	return &protocol.StopArgs{Departure: data.Departure{MovingTo: string(m.to)}}
+}
+
+// errEnded: a person has started or stopped the container on its first host since.
+var errEnded = errors.New("a person has ended the move")
+
+// still asks the first host whether the move is under way. One that has the container no more
+// says nothing against it.
+func (m *mover) still(ctx context.Context) error {
+	d, err := m.inspect(ctx, m.ref.Host)
+	switch {
+	case notFound(err) && m.p.copy != nil:
+		return nil
+	case err != nil:
+		return err
+	case d.Moving == nil || d.Moving.To != string(m.to):
+		return fmt.Errorf("%w: container %s was started or stopped on %s meanwhile", errEnded, m.ref.Name, m.ref.Host)
+	}
+	return nil
 }
 
 var streamed = protocol.OutputOption{Output: protocol.OutputStream}
@@ -283,8 +328,10 @@ func (m *mover) undo(ctx context.Context, at step, why error) error {
 	again := fmt.Sprintf("hostler ct move %s %s", m.ref, m.to)
 	switch {
 	case ctx.Err() != nil || errors.Is(why, term.ErrInterrupted):
-		m.Say("\nThe move is not done. To go on with it: %s\nTo end it before %s has the container: hostler ct start %s", again, m.to, m.ref)
+		m.Say("\nThe move is not done. To go on with it: %s\n%s", again, m.ending())
 		return term.ErrInterrupted
+	case errors.Is(why, errEnded):
+		return fmt.Errorf("%w; %s is left as it is; to move it from the beginning: %s", why, m.ref, again)
 	case m.confirmed:
 		return errors.Join(why, fmt.Errorf("%s has the container; to end the move: %s", m.to, again))
 	case m.p.source == nil, m.p.details.Moving == nil && (at == forget || at == stop && refusedBy(why)): // nothing was stopped
@@ -312,6 +359,14 @@ func (m *mover) undo(ctx context.Context, at step, why error) error {
 		m.Say("hostler: the backup of the move stays: %s; to remove it: hostler backup rm HOST %s", term.Printable(err.Error()), m.p.backup)
 	}
 	return why
+}
+
+// ending tells how to end a move that was cut short.
+func (m *mover) ending() string {
+	if m.came {
+		return fmt.Sprintf("To end it: hostler ct rm %s/%s, for %[1]s may run the container, and then hostler ct start %[3]s", m.to, m.p.name, m.ref)
+	}
+	return fmt.Sprintf("To end it: hostler ct start %s", m.ref)
 }
 
 // withdraw removes from the other host what the move has made there.

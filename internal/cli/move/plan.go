@@ -58,7 +58,7 @@ func (p *picture) left() ([]step, error) {
 		return nil, refused(where, "it is being moved to "+p.details.Moving.To, "hostler ct move "+where+" "+p.details.Moving.To+"    # goes on with that; hostler ct start "+where+" ends it")
 	case p.details.Moving == nil && p.copy != nil:
 		return nil, refused(where, fmt.Sprintf("%s has the same container, and no move of it is under way: a person started or stopped it on %s since", p.to.ID, p.from.ID),
-			"hostler ct rm "+p.to.ID+"/"+p.copy.Name+"    # if nothing of it is needed there")
+			"hostler ct rm "+p.to.ID+"/"+p.copy.Name+"    # if nothing of it is needed there; else hostler ct rm "+where)
 	case p.details.Moving == nil:
 		if why := p.obstacles(); len(why) > 0 {
 			return nil, refused(where, strings.Join(why, "; "), "hostler host show "+p.to.ID)
@@ -72,6 +72,11 @@ func (p *picture) left() ([]step, error) {
 		return []step{stop, send, arrive, leave, tidy}, nil
 	}
 	return []step{stop, forget, backUp, send, arrive, leave, tidy}, nil
+}
+
+// asked reports whether an earlier move may have asked the other host for the container.
+func (p *picture) asked() bool {
+	return p.details != nil && p.details.Moving != nil && (p.copy != nil || whole(p.atTo))
 }
 
 // whole reports whether a backup is there, and was read as a whole.

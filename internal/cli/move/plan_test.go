@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
 )
 
 var made = time.Unix(7, 0)
@@ -107,6 +108,37 @@ func TestRefused(t *testing.T) {
 		if _, err := p.left(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestUndoAsked: where an earlier move may have asked the other host for the container, a
+// failure of any step of the next one does not start it on its first host, as it may run.
+func TestUndoAsked(t *testing.T) {
+	cut := errors.New("the stop was refused")
+	for name, c := range map[string]struct {
+		p    *picture
+		came bool
+	}{
+		"nothing was sent":      {still(moving, kept), false},
+		"it comes":              {still(moving, kept, another), true},
+		"it was there to start": {still(moving, kept, came), true},
+		"it is there":           {still(moving, kept, came, there), true},
+		"it begins":             {still(kept, came), false},
+		"it has ended":          {still(gone, kept, there), false},
+	} {
+		m := &mover{p: c.p, ref: conn.Ref{Host: "edge-01", Name: "web"}, to: "edge-02"}
+		if _, err := m.plan(); err != nil || m.came != c.came {
+			t.Errorf("%s: the other host may have the container: %v, %v, want %v", name, m.came, err, c.came)
+		}
+		if m.came && c.p.copy != nil { // and asks neither host for anything
+			if err := m.undo(t.Context(), stop, cut); !errors.Is(err, cut) || !strings.Contains(err.Error(), "so it stays there") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	m := &mover{p: still(moving, kept, came), ref: conn.Ref{Host: "edge-01", Name: "web"}, to: "edge-02"}
+	if err := m.undo(t.Context(), stop, fmt.Errorf("%w: it runs", errEnded)); !errors.Is(err, errEnded) || !strings.Contains(err.Error(), "is left as it is") {
+		t.Errorf("of a move that a person has ended: %v", err)
 	}
 }
 
