@@ -42,12 +42,16 @@ func (m *mover) look(ctx context.Context, what string) (err error) {
 			return err
 		}
 	}
-	list := &protocol.ExportArgs{OutputOption: streamed}
-	if p.volumes, err = dispatch.Listed[api.Volume](ctx, m.Dispatcher, m.r, m.to, "list the volumes of "+string(m.to), protocol.Spec{Kind: protocol.KindVolumeList, Args: list}); err != nil {
+	if p.volumes, err = m.volumesAt(ctx, m.to); err != nil {
 		return err
 	}
-	p.net, err = dispatch.Listed[api.NetworkPart](ctx, m.Dispatcher, m.r, m.to, "list the networks of "+string(m.to), protocol.Spec{Kind: protocol.KindNetworkList, Args: list})
+	p.net, err = dispatch.Listed[api.NetworkPart](ctx, m.Dispatcher, m.r, m.to, "list the networks of "+string(m.to), protocol.Spec{Kind: protocol.KindNetworkList, Args: &protocol.ExportArgs{OutputOption: streamed}})
 	return err
+}
+
+func (m *mover) volumesAt(ctx context.Context, host protocol.HostID) ([]api.Volume, error) {
+	list := protocol.Spec{Kind: protocol.KindVolumeList, Args: &protocol.ExportArgs{OutputOption: streamed}}
+	return dispatch.Listed[api.Volume](ctx, m.Dispatcher, m.r, host, "list the volumes of "+string(host), list)
 }
 
 // find finds the container on both hosts. What they say themselves counts: the coordinator may

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -375,10 +374,12 @@ func (m *mover) withdraw(ctx context.Context) error {
 	if err != nil && !notFound(err) {
 		return err
 	}
-	for _, name := range named(m.p.details.Volumes) {
-		if !slices.ContainsFunc(m.p.volumes, func(v api.Volume) bool { return v.Name == name }) {
-			m.removeVolume(ctx, m.to, name)
-		}
+	now, listed := m.volumesAt(ctx, m.to)
+	if listed != nil {
+		m.Say("hostler: volumes of the container may stay on %s: %s; to look: hostler volume ls %[1]s", m.to, term.Printable(listed.Error()))
+	}
+	for _, name := range m.p.brought(err == nil, now) {
+		m.removeVolume(ctx, m.to, name)
 	}
 	return nil
 }

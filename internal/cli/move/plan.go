@@ -137,6 +137,20 @@ func (p *picture) obstacles() (why []string) {
 	return slices.Compact(why)
 }
 
+// brought are the volumes that a move has made on the other host, which has others now than
+// when the move began. If the container was there, they were its own. If it was not, they
+// are those that nobody has had: another may be of somebody else, who has made it meanwhile.
+func (p *picture) brought(was bool, now []api.Volume) (all []string) {
+	for _, name := range named(p.details.Volumes) {
+		is := func(v api.Volume) bool { return v.Name == name }
+		i := slices.IndexFunc(now, is)
+		if i >= 0 && (was || now[i].Filled) && !slices.ContainsFunc(p.volumes, is) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
 // named returns the volume of each name once, as the details of a container write them.
 func named(volumes []string) (all []string) {
 	for _, v := range volumes {

@@ -142,6 +142,21 @@ func TestUndoAsked(t *testing.T) {
 	}
 }
 
+// TestBrought: a move that failed takes back the volumes that it has made on the other host,
+// and none that was there before, or that somebody else has made meanwhile.
+func TestBrought(t *testing.T) {
+	p := still(func(p *picture) {
+		p.details.Volumes = []string{"data:/srv", "logs:/var/log", "data:/mnt", "old:/old", "none:/none"}
+		p.volumes = []api.Volume{{Name: "old"}}
+	})
+	now := []api.Volume{{Name: "data", Filled: true}, {Name: "logs"}, {Name: "old"}, {Name: "other", Filled: true}}
+	for was, want := range map[bool][]string{true: {"data", "logs"}, false: {"data"}} {
+		if got := p.brought(was, now); !slices.Equal(got, want) {
+			t.Errorf("if the container was there = %v: %q, want %q", was, got, want)
+		}
+	}
+}
+
 // pair is two hosts whose state each step changes. It ends the move after so many steps.
 type pair struct {
 	t         *testing.T
