@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/retry"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -143,7 +144,7 @@ type managed struct {
 	rec   queue.Container
 	info  container.Info // as it was last seen
 	seen  bool
-	tries attempts
+	tries retry.Attempts
 	held  string // why it is to be stopped, though its user wants it to run
 	// stopped is why the agent has begun to stop it by itself.
 	stopped queue.Cause
@@ -191,7 +192,7 @@ func (c *Containers) Load(all []queue.Container, nets []queue.Network, self queu
 	c.nets = nets
 	clear(c.managed)
 	for _, rec := range all {
-		c.managed[rec.CTID] = &managed{rec: rec, tries: attempts{failures: rec.Failures}}
+		c.managed[rec.CTID] = &managed{rec: rec, tries: retry.Attempts{Failures: rec.Failures}}
 	}
 	c.checks.load(alerts)
 	c.schedule.In(0)

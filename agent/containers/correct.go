@@ -8,6 +8,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/retry"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/warnings"
 	"github.com/hostler-io/hostler/protocol"
@@ -29,14 +30,14 @@ type correction int
 // The corrections.
 const (
 	correctNothing correction = iota
-	correctLater              // at attempts.notBefore
+	correctLater              // at NotBefore of its attempts
 	correctStart
 	correctStop
 )
 
 // judge is the decision about one container that is wanted to be running or stopped. It
 // is pure.
-func judge(rec *queue.Container, wanted string, seen bool, state container.State, tries attempts, now time.Duration) (what correction) {
+func judge(rec *queue.Container, wanted string, seen bool, state container.State, tries retry.Attempts, now time.Duration) (what correction) {
 	switch {
 	case !rec.Made || !seen || rec.Broken != "":
 		return correctNothing
@@ -47,7 +48,7 @@ func judge(rec *queue.Container, wanted string, seen bool, state container.State
 	default:
 		return correctNothing
 	}
-	if now < tries.notBefore {
+	if now < tries.NotBefore {
 		return correctLater
 	}
 	return what
@@ -92,7 +93,7 @@ func (c *Containers) Correct() {
 		}
 		switch what {
 		case correctLater:
-			c.again.In(m.tries.notBefore - now)
+			c.again.In(m.tries.NotBefore - now)
 		case correctStart, correctStop:
 			if busy < maxCorrections && c.runtime(m.rec.Runtime) != nil {
 				busy++
@@ -190,7 +191,7 @@ func (c *Containers) corrected(m *managed, what correction, seen container.Info,
 		m.seen = false // looked at again, and only then tried again
 	case what == correctStop && err != nil:
 		c.cfg.Log.Warn("a container that should be stopped does not stop", "container", string(m.rec.Name), "error", err)
-		m.tries = m.tries.unstopped(c.cfg.Loop.Now(), c.cfg.Loop.Jitter())
+		m.tries = m.tries.Unstopped(c.cfg.Loop.Now(), c.cfg.Loop.Jitter())
 		m.seen = false // looked at again, and only then tried again
 	case what == correctStop:
 		c.cfg.Log.Info("a container was stopped as it should be", "container", string(m.rec.Name), "why", m.held)
@@ -199,7 +200,7 @@ func (c *Containers) corrected(m *managed, what correction, seen container.Info,
 	default:
 		c.Counters.Starts.Add(1)
 		c.cfg.Log.Info("a container was started as it should be", "container", string(m.rec.Name))
-		m.tries = m.tries.up(c.cfg.Loop.Now())
+		m.tries = m.tries.Up(c.cfg.Loop.Now())
 		if m.rec.Failures > 0 {
 			rec := m.rec
 			rec.Failures = 0
@@ -213,9 +214,9 @@ func (c *Containers) corrected(m *managed, what correction, seen container.Info,
 func (c *Containers) startFailed(m *managed, why error) {
 	c.Counters.StartFailures.Add(1)
 	var broken bool
-	m.tries, broken = m.tries.failed(c.cfg.Loop.Now(), c.cfg.Loop.Jitter())
+	m.tries, broken = m.tries.Failed(c.cfg.Loop.Now(), c.cfg.Loop.Jitter())
 	rec := m.rec
-	rec.Failures = m.tries.failures
+	rec.Failures = m.tries.Failures
 	var alerts []protocol.Alert
 	if broken {
 		rec.Broken = strings.ReplaceAll(strings.ToValidUTF8(why.Error(), "\uFFFD"), "\x00", "\uFFFD")

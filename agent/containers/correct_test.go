@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/retry"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -17,24 +18,24 @@ func TestJudge(t *testing.T) {
 		container.StateStopping, container.StateFrozen, container.StateUnknown}
 	for _, c := range []struct {
 		name  string
-		spoil func(rec *queue.Container, seen *bool, tries *attempts)
+		spoil func(rec *queue.Container, seen *bool, tries *retry.Attempts)
 		want  map[string]map[container.State]correction // by intended
 	}{
 		{"as it is", nil, map[string]map[container.State]correction{
 			queue.Running: {container.StateStopped: correctStart},
 			queue.Stopped: {container.StateRunning: correctStop, container.StateFrozen: correctStop},
 		}},
-		{"too early", func(_ *queue.Container, _ *bool, tries *attempts) { tries.notBefore = now + 1 }, map[string]map[container.State]correction{
+		{"too early", func(_ *queue.Container, _ *bool, tries *retry.Attempts) { tries.NotBefore = now + 1 }, map[string]map[container.State]correction{
 			queue.Running: {container.StateStopped: correctLater},
 			queue.Stopped: {container.StateRunning: correctLater, container.StateFrozen: correctLater},
 		}},
-		{"broken", func(rec *queue.Container, _ *bool, _ *attempts) { rec.Broken = "why" }, nil},
-		{"half made", func(rec *queue.Container, _ *bool, _ *attempts) { rec.Made = false }, nil},
-		{"not seen yet", func(_ *queue.Container, seen *bool, _ *attempts) { *seen = false }, nil},
+		{"broken", func(rec *queue.Container, _ *bool, _ *retry.Attempts) { rec.Broken = "why" }, nil},
+		{"half made", func(rec *queue.Container, _ *bool, _ *retry.Attempts) { rec.Made = false }, nil},
+		{"not seen yet", func(_ *queue.Container, seen *bool, _ *retry.Attempts) { *seen = false }, nil},
 	} {
 		for _, intended := range []string{queue.Running, queue.Stopped} {
 			for _, s := range states {
-				rec, seen, tries := queue.Container{Made: true, Intended: intended}, true, attempts{}
+				rec, seen, tries := queue.Container{Made: true, Intended: intended}, true, retry.Attempts{}
 				if c.spoil != nil {
 					c.spoil(&rec, &seen, &tries)
 				}

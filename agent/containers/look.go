@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/retry"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -195,10 +196,10 @@ func (c *Containers) take(m *managed, info container.Info) {
 	}
 	switch {
 	case info.State == container.StateRunning:
-		m.tries = m.tries.up(c.cfg.Loop.Now())
+		m.tries = m.tries.Up(c.cfg.Loop.Now())
 	case info.State == container.StateStopped && m.rec.Intended == queue.Running && m.held == "":
-		m.tries = m.tries.down(c.cfg.Loop.Now(), c.cfg.Loop.Jitter())
+		m.tries = m.tries.Down(c.cfg.Loop.Now(), c.cfg.Loop.Jitter())
 	case info.State == container.StateStopped:
-		m.tries = attempts{failures: m.tries.failures}
+		m.tries = retry.Attempts{Failures: m.tries.Failures}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/retry"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/contract"
@@ -47,7 +48,7 @@ func (h upgrade) Begin(j *actions.Job) {
 		return
 	}
 	m := h.managed[o.rec.CTID]
-	m.tries, m.tried = attempts{}, true
+	m.tries, m.tried = retry.Attempts{}, true
 	u := &upgrading{operation: o, all: h.Containers, key: j.Action().ID.String(), args: protocol.ArgsOf[protocol.ContainerUpgradeArgs](o.spec), cut: !o.first}
 	s := actions.Saga{Committed: o.rec.Settings.Upgraded == u.key, Undo: u.undo}
 	if !s.Committed {

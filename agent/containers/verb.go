@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/retry"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -64,7 +65,7 @@ func (v verb) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) { return v.p
 
 func (v verb) Begin(j *actions.Job) {
 	if m := v.managed[j.Spec().Target]; m != nil && v.forgets {
-		m.tries = attempts{}
+		m.tries = retry.Attempts{}
 	}
 	v.one(j, v.do)
 }

@@ -1,4 +1,6 @@
-package containers
+// Package retry decides when a container that does not stay up is started again, and when
+// that has failed too often. It is pure: time and chance are arguments.
+package retry
 
 import "time"
 
@@ -18,36 +20,36 @@ const (
 	healthy    = 10 * time.Minute
 )
 
-// attempts is what a container's starts came to. Times are of any one monotonic
+// Attempts is what a container's starts came to. Times are of any one monotonic
 // clock. It is a value: every decision returns a new one.
-type attempts struct {
-	failures  int           // failed starts in a row; durable with the container
+type Attempts struct {
+	Failures  int           // failed starts in a row; durable with the container
 	crashes   int           // ends in a row without a time of health between
 	stops     int           // failed stops in a row
-	notBefore time.Duration // the next start or stop
+	NotBefore time.Duration // the next start or stop
 	upSince   time.Duration // when it was first seen running; 0 is not
 }
 
-// failed is a start that did not succeed. It tells whether that was one too
+// Failed is a start that did not succeed. It tells whether that was one too
 // many. jitter is random in [0, 1).
-func (a attempts) failed(now time.Duration, jitter float64) (next attempts, broken bool) {
-	a.failures++
+func (a Attempts) Failed(now time.Duration, jitter float64) (next Attempts, broken bool) {
+	a.Failures++
 	a.upSince = 0
-	a.notBefore = now + backoff(firstRetry, lastRetry, a.failures, jitter)
-	return a, a.failures >= maxFailures
+	a.NotBefore = now + backoff(firstRetry, lastRetry, a.Failures, jitter)
+	return a, a.Failures >= maxFailures
 }
 
-// unstopped is a stop that did not succeed. There is no end to them: what should
+// Unstopped is a stop that did not succeed. There is no end to them: what should
 // not run is stopped as soon as that is possible.
-func (a attempts) unstopped(now time.Duration, jitter float64) attempts {
+func (a Attempts) Unstopped(now time.Duration, jitter float64) Attempts {
 	a.stops++
-	a.notBefore = now + backoff(firstRetry, lastRetry, a.stops, jitter)
+	a.NotBefore = now + backoff(firstRetry, lastRetry, a.stops, jitter)
 	return a
 }
 
-// up is a container that was seen running.
-func (a attempts) up(now time.Duration) attempts {
-	a.failures = 0
+// Up is a container that was seen running.
+func (a Attempts) Up(now time.Duration) Attempts {
+	a.Failures = 0
 	if a.upSince == 0 {
 		a.upSince = max(now, 1)
 	}
@@ -57,9 +59,9 @@ func (a attempts) up(now time.Duration) attempts {
 	return a
 }
 
-// down is a container that should run and was seen stopped. It has crashed only if it
+// Down is a container that should run and was seen stopped. It has crashed only if it
 // was up before; otherwise it waits for its first start.
-func (a attempts) down(now time.Duration, jitter float64) attempts {
+func (a Attempts) Down(now time.Duration, jitter float64) Attempts {
 	if a.upSince == 0 {
 		return a
 	}
@@ -68,7 +70,7 @@ func (a attempts) down(now time.Duration, jitter float64) attempts {
 	}
 	a.crashes++
 	a.upSince = 0
-	a.notBefore = now + backoff(firstCrash, lastCrash, a.crashes, jitter)
+	a.NotBefore = now + backoff(firstCrash, lastCrash, a.crashes, jitter)
 	return a
 }
 
