@@ -1,5 +1,7 @@
 package protocol
 
+import "github.com/hostler-io/hostler/protocol/data"
+
 // MaxWho is how long the name of who types may be, in bytes.
 const MaxWho = 255
 
@@ -22,7 +24,7 @@ func ParseTyped(b []byte) (Typed, error) {
 		return Typed{}, refuse(ErrPayload, "%d bytes are no input of a terminal", len(b))
 	}
 	t := Typed{Who: string(b[1 : 1+b[0]]), Packet: b[1+b[0]:]}
-	if err := checkText(t.Who); err != nil {
+	if err := data.CheckText(t.Who); err != nil {
 		return Typed{}, refuse(ErrPayload, "who: %s", err)
 	}
 	return t, nil
