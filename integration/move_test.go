@@ -3,10 +3,12 @@
 package integration
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/podmantest"
 )
 
@@ -129,7 +131,8 @@ func TestMoveEnded(t *testing.T) {
 	l.container(t, "edge-02/web", "runs", func(c ct) bool { return c.State == "running" })
 	l.must(t, "ct", "start", "edge-01/web")
 	l.must(t, "exec", "edge-01/web", "--", "sh", "-c", "echo new > /srv/row")
-	l.must(t, "exec", "edge-02/web", "--", "touch", "/srv/well")
+	v := show[[]api.Volume](t, l.world, "volume", "ls", "edge-02") // commands in it wait until it is well
+	l.must(t, "run", "edge-02", "--", "touch", filepath.Join(v[0].Path, "data", "well"))
 	p.finish(t).exits(t, 1, "is not being moved to edge-02 any more", "edge-02 has the container")
 	if out := l.must(t, "exec", "edge-01/web", "--", "cat", "/srv/row"); out != "new\n" {
 		t.Errorf("what was written since is %q", out)

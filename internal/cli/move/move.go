@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -330,17 +331,17 @@ func (m *mover) undo(ctx context.Context, at step, why error) error {
 		m.Say("\nThe move is not done. To go on with it: %s\n%s", again, m.ending())
 		return term.ErrInterrupted
 	case errors.Is(why, errEnded):
-		return fmt.Errorf("%w; %s is left as it is; to move it from the beginning: %s", why, m.ref, again)
+		return besides(why, again, "%s is left as it is", m.ref)
 	case m.confirmed:
-		return errors.Join(why, fmt.Errorf("%s has the container; to end the move: %s", m.to, again))
+		return besides(why, again, "%s has the container, and shows that it works; the move has to be ended", m.to)
 	case m.p.source == nil, m.p.details.Moving == nil && (at == forget || at == stop && refusedBy(why)): // nothing was stopped
 		return why
 	case m.came && m.p.copy != nil:
-		return errors.Join(why, fmt.Errorf("%s had the container before, and may have run it since, so it stays there; to go on: %s; or to end the move and lose what %[1]s has: hostler ct rm %[1]s/%[3]s, and then hostler ct start %[4]s", m.to, again, m.p.name, m.ref))
+		return besides(why, again, "%s had the container before, and may have run it since, so it stays there; to end the move and lose what %[1]s has: hostler ct rm %[1]s/%[2]s, and then hostler ct start %[3]s", m.to, m.p.name, m.ref)
 	}
 	if m.came {
 		if err := m.withdraw(ctx); err != nil {
-			return errors.Join(why, fmt.Errorf("the container stays stopped on %s, for %s may run it: %w; to go on: %s", m.ref.Host, m.to, err, again))
+			return besides(why, again, "the container stays stopped on %s, for %s may run it: %s", m.ref.Host, m.to, err)
 		}
 	}
 	back := m.about(protocol.KindStop, &protocol.StopArgs{})
@@ -349,7 +350,7 @@ func (m *mover) undo(ctx context.Context, at step, why error) error {
 		back = m.about(protocol.KindStart, nil)
 	}
 	if err := m.act(ctx, m.ref.Host, back); err != nil {
-		return errors.Join(why, fmt.Errorf("the container is whole on %s, and does not start there: %w", m.ref.Host, err))
+		return besides(why, "hostler ct start "+m.ref.String(), "the container is whole on %s, and does not start there: %s", m.ref.Host, err)
 	}
 	if ran {
 		m.Say("%s runs again on %s.", m.ref.Name, m.ref.Host)
@@ -358,6 +359,17 @@ func (m *mover) undo(ctx context.Context, at step, why error) error {
 		m.Say("hostler: the backup of the move stays: %s; to remove it: hostler backup rm HOST %s", term.Printable(err.Error()), m.p.backup)
 	}
 	return why
+}
+
+// besides adds to an error where the container stands, and what to do next. Of errors that are
+// joined, people would read the first alone.
+func besides(why error, next, format string, args ...any) error {
+	f := term.Failure{Code: term.ExitFailed, What: "cannot move the container", Why: why.Error()}
+	if told, ok := errors.AsType[*term.Failure](why); ok {
+		f = *told
+	}
+	f.More, f.Next, f.Err = append(slices.Clip(f.More), fmt.Sprintf(format, args...)), next, why
+	return &f
 }
 
 // ending tells how to end a move that was cut short.

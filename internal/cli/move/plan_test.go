@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/term"
 )
 
 var made = time.Unix(7, 0)
@@ -114,7 +115,14 @@ func TestRefused(t *testing.T) {
 // TestUndoAsked: where an earlier move may have asked the other host for the container, a
 // failure of any step of the next one does not start it on its first host, as it may run.
 func TestUndoAsked(t *testing.T) {
-	cut := errors.New("the stop was refused")
+	cut := &term.Failure{Code: term.ExitRefused, What: "cannot stop it", Why: "a policy refuses it"}
+	reads := func(err error) string { // of all that is joined, what people read
+		f, ok := errors.AsType[*term.Failure](err)
+		if !ok {
+			return ""
+		}
+		return fmt.Sprint(f, " ", f.Next)
+	}
 	for name, c := range map[string]struct {
 		p    *picture
 		came bool
@@ -131,14 +139,18 @@ func TestUndoAsked(t *testing.T) {
 			t.Errorf("%s: the other host may have the container: %v, %v, want %v", name, m.came, err, c.came)
 		}
 		if m.came && c.p.copy != nil { // and asks neither host for anything
-			if err := m.undo(t.Context(), stop, cut); !errors.Is(err, cut) || !strings.Contains(err.Error(), "so it stays there") {
+			if err := m.undo(t.Context(), stop, cut); !errors.Is(err, cut) || !strings.Contains(reads(err), "so it stays there") || !strings.HasSuffix(reads(err), "hostler ct move edge-01/web edge-02") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 	}
 	m := &mover{p: still(moving, kept, came), ref: conn.Ref{Host: "edge-01", Name: "web"}, to: "edge-02"}
-	if err := m.undo(t.Context(), stop, fmt.Errorf("%w: it runs", errEnded)); !errors.Is(err, errEnded) || !strings.Contains(err.Error(), "is left as it is") {
+	if err := m.undo(t.Context(), stop, fmt.Errorf("%w: it runs", errEnded)); !errors.Is(err, errEnded) || !strings.Contains(reads(err), "is left as it is") {
 		t.Errorf("of a move that a person has ended: %v", err)
+	}
+	m.confirmed = true
+	if err := m.undo(t.Context(), leave, cut); !strings.Contains(reads(err), "edge-02 has the container") {
+		t.Errorf("of a move whose last step fails: %v", err)
 	}
 }
 
