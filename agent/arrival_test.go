@@ -108,6 +108,42 @@ func TestDeparture(t *testing.T) {
 	})
 }
 
+// TestLeaving: a container that has left is removed while its move is under way. One that was
+// started since, or goes elsewhere, is left as it is.
+func TestLeaving(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Minute)
+		to := func(kind protocol.Kind, host string) protocol.Spec {
+			s := on(kind, 1)
+			s.Args = &protocol.StopArgs{Departure: data.Departure{MovingTo: host}}
+			return s
+		}
+		n := byte(1)
+		ask := func(s protocol.Spec, why string) {
+			t.Helper()
+			n++
+			w.coord.order(actionID(n), s)
+			w.pass(time.Minute)
+			if got := w.why(actionID(n)); (got == "") != (why == "") || !strings.Contains(got, why) {
+				t.Errorf("%s ended with %q, want %q", s.Kind, got, why)
+			}
+		}
+		ask(to(protocol.KindStop, "edge-02"), "")
+		ask(on(protocol.KindStart, 1), "") // a person ends the move
+		ask(to(protocol.KindDestroy, "edge-02"), "is not being moved to edge-02")
+		if w.state(1) != container.StateRunning {
+			t.Errorf("a container that a person has started is %s", w.state(1))
+		}
+		ask(to(protocol.KindStop, "edge-03"), "")
+		ask(to(protocol.KindDestroy, "edge-02"), "is not being moved to edge-02")
+		ask(to(protocol.KindDestroy, "edge-03"), "")
+		if _, _, err := agent.Remembered(t.Context(), w.agent, "ct-1"); err == nil {
+			t.Error("a container that has left is there")
+		}
+	})
+}
+
 // why is how an action has failed.
 func (w *world) why(id protocol.ActionID) (why string) {
 	w.coord.see(func() {

@@ -22,6 +22,10 @@ type Trust func(manifest, signature []byte) (signer string, err error)
 // travelMark ends a backup on its way to another host.
 const travelMark = "hostlrx1"
 
+// lastMade is the end of the year 9999, behind which a time cannot be written in a list of
+// backups: none would be listed.
+const lastMade = 253402300799999
+
 // Export writes a backup as another host takes it. The manifest comes last, and only if the
 // archive before it was whole.
 func (s Store) Export(ctx context.Context, name string, to io.Writer, seal Seal) (Backup, error) {
@@ -80,6 +84,9 @@ func (s Store) Import(ctx context.Context, f *os.File, name string, trust Trust)
 	m, err := decode(text, start)
 	if err != nil {
 		return Backup{}, err
+	}
+	if m.Made < 0 || m.Made > lastMade {
+		return Backup{}, fmt.Errorf("%w: host %s says that it was made %d ms after 1970, which is no time; make it anew on that host", ErrArchive, signer, m.Made)
 	}
 	if err := m.copyTo(ctx, io.Discard, f); err != nil {
 		return Backup{}, err

@@ -3,6 +3,7 @@ package backup_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -94,6 +95,17 @@ func TestForeign(t *testing.T) {
 	}
 	if _, err := to.Import(t.Context(), file(t, raw), "b", knows(identity(t))); !errors.Is(err, backup.ErrArchive) {
 		t.Errorf("of a stranger: %v", err)
+	}
+	for i, made := range []int64{-1, 1 << 60} { // a list of backups could not tell of it
+		name := fmt.Sprintf("at-%d", i)
+		_, err := from.Create(t.Context(), name, root(t), ids, backup.Manifest{Container: "web", Made: made})
+		must(t, err)
+		var odd bytes.Buffer
+		_, err = from.Export(t.Context(), name, &odd, me.Sign)
+		must(t, err)
+		if _, err := to.Import(t.Context(), file(t, odd.Bytes()), "b", knows(me)); !errors.Is(err, backup.ErrArchive) {
+			t.Errorf("made at %d: %v", made, err)
+		}
 	}
 	if all, err := os.ReadDir(to.Dir); len(all) > 0 {
 		t.Errorf("there are %v, %v", all, err)

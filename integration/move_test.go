@@ -3,9 +3,12 @@
 package integration
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/podmantest"
 )
 
@@ -110,5 +113,36 @@ func TestMoveCutShort(t *testing.T) {
 		if out := l.must(t, "backup", "ls", host, "-o", "name"); out != "" {
 			t.Errorf("%s keeps the backup %s", host, out)
 		}
+	}
+}
+
+// TestMoveEnded: a container that a person starts on its first host while the other one has
+// it already is not removed by the move, and what was written there is not lost.
+func TestMoveEnded(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "2")
+	l.must(t, "ct", "create", "edge-01/web", "--template", "busybox", "--start", "--volume", "web:/srv")
+	l.must(t, "ct", "set", "edge-01/web", "--health-cmd", "--health-interval", "1s", "--health-start", "1h", "--health-action", "mark", "--", "test", "-e", "/srv/well")
+	p := l.start(t, "hostler", "ct", "move", "edge-01/web", "edge-02", "--yes")
+	p.says(t, p.talk, "make and start the container")
+	for end := time.Now().Add(patience); l.cli(t, "ct", "show", "edge-02/web").code != 0 && time.Now().Before(end); {
+		elapse(t, 200*time.Millisecond)
+	}
+	l.container(t, "edge-02/web", "runs", func(c ct) bool { return c.State == "running" })
+	l.must(t, "ct", "start", "edge-01/web")
+	l.must(t, "exec", "edge-01/web", "--", "sh", "-c", "echo new > /srv/row")
+	v := show[[]api.Volume](t, l.world, "volume", "ls", "edge-02") // commands in it wait until it is well
+	l.must(t, "run", "edge-02", "--", "touch", filepath.Join(v[0].Path, "data", "well"))
+	p.finish(t).exits(t, 1, "is not being moved to edge-02 any more", "edge-02 has the container")
+	if out := l.must(t, "exec", "edge-01/web", "--", "cat", "/srv/row"); out != "new\n" {
+		t.Errorf("what was written since is %q", out)
+	}
+	l.cli(t, "ct", "move", "edge-01/web", "edge-02", "--yes").exits(t, 4, "hostler ct rm edge-02/web")
+	l.must(t, "ct", "rm", "edge-02/web", "--yes")
+	l.must(t, "volume", "rm", "edge-02", "web", "--yes")
+	l.must(t, "exec", "edge-01/web", "--", "touch", "/srv/well")
+	l.must(t, "ct", "move", "edge-01/web", "edge-02", "--yes")
+	if out := l.must(t, "exec", "edge-02/web", "--", "cat", "/srv/row"); out != "new\n" {
+		t.Errorf("it has come with %q", out)
 	}
 }

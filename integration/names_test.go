@@ -40,15 +40,19 @@ func TestContainerNames(t *testing.T) {
 		r := w.cli(t, append([]string{"exec", "edge-01/" + name, "--", "timeout", "5"}, argv...)...)
 		return r.stdout + r.stderr
 	}
-	leads := func(from, name, want string) {
+	says := func(from, want string, argv ...string) {
 		t.Helper()
 		got := ""
 		for end := time.Now().Add(patience); time.Now().Before(end); elapse(t, 100*time.Millisecond) {
-			if got = asks(from, "nslookup", name); strings.Contains(got, want) {
+			if got = asks(from, argv...); strings.Contains(got, want) {
 				return
 			}
 		}
-		t.Errorf("%s asks for %s and is told %q, want %s", from, name, got, want)
+		t.Errorf("in %s, %q says %q, want %s", from, argv, got, want)
+	}
+	leads := func(from, name, want string) {
+		t.Helper()
+		says(from, want, "nslookup", name)
 	}
 	address := make(map[string]string)
 	for _, name := range []string{"web", "pod", "spy"} {
@@ -59,9 +63,8 @@ func TestContainerNames(t *testing.T) {
 	leads("pod", "web.hostler", address["web"])
 	leads("web", "web.hostler", address["web"])
 	for from, to := range map[string]string{"web": "pod", "pod": "web"} {
-		if got := asks(from, "ping", "-c", "1", to); !strings.Contains(got, "("+address[to]+")") || !strings.Contains(got, " 0% packet loss") {
-			t.Errorf("%s does not reach %s by its name: %s", from, to, got)
-		}
+		says(from, "PING "+to+" ("+address[to]+")", "ping", "-c", "1", to)
+		says(from, " 0% packet loss", "ping", "-c", "1", to)
 	}
 	leads("spy", "spy.hostler", address["spy"])
 	for _, argv := range [][]string{{"nslookup", "web.hostler"}, {"nslookup", "web.hostler", gateway}, {"ping", "-c", "1", "web"}} {

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/hostler-io/hostler/protocol/data"
 )
 
 // Args are the arguments of an action: a struct for one kind or several.
@@ -152,6 +154,9 @@ func (s *Spec) SetInput(d Digest, size int64) bool { return set(s, Input{d, size
 // HasPayload reports whether the spec names a payload.
 func (s *Spec) HasPayload() bool { p := s.Input(); return !p.none() }
 
+// Sealed is a secret value that only the host of the action can read.
+type Sealed = data.Sealed
+
 // Secrets are variables that only the host can read.
 type Secrets struct {
 	SecretEnv *Sealed `json:"secret_env,omitempty" doc:"More variables, sealed to the host."`
@@ -161,7 +166,7 @@ func (s *Secrets) check() error {
 	if s.SecretEnv == nil {
 		return nil
 	}
-	return s.SecretEnv.check()
+	return s.SecretEnv.Check()
 }
 
 // Secret returns the sealed variables of the spec; nil if it has none. See

@@ -30,7 +30,7 @@ type correction int
 // The corrections.
 const (
 	correctNothing correction = iota
-	correctLater              // at Attempts.NotBefore
+	correctLater              // at NotBefore of its attempts
 	correctStart
 	correctStop
 )

@@ -7,6 +7,6 @@
 // held throughout, by actions and corrections alike.
 //
 // A container that should run is started, and one that should not is stopped
-// (correct.go), after pauses that package retry decides. Every path that
+// (correct.go), after pauses that pure code decides (package retry). Every path that
 // starts a container asks mayRun (start.go).
 package containers

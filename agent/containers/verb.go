@@ -33,7 +33,7 @@ func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
 		protocol.KindStop:     stop,
 		protocol.KindStopNow:  stopNow{stop},
 		protocol.KindRename:   verb{Containers: c, prepare: c.toRename, do: (*operation).rename},
-		protocol.KindDestroy:  verb{Containers: c, prepare: c.toStop, do: (*operation).destroy},
+		protocol.KindDestroy:  verb{Containers: c, prepare: c.toDestroy, do: (*operation).destroy},
 		protocol.KindRestart:  verb{Containers: c, prepare: c.toRun, do: (*operation).restart, forgets: true},
 		protocol.KindFreeze:   needs{verb{Containers: c, do: (*operation).freeze}, "freeze"},
 		protocol.KindUnfreeze: needs{verb{Containers: c, do: (*operation).unfreeze}, "freeze"},
@@ -95,6 +95,17 @@ func (c *Containers) toStop(s *protocol.Spec) (queue.Change, *queue.Step) {
 		change.Put[0].Settings.Moving = &queue.Moving{To: to, Ran: ran}
 	}
 	return change, end
+}
+
+// toDestroy prepares the removal of a container. One that has left is removed while its move
+// is under way alone: whoever has started it since has ended that, and may have written.
+func (c *Containers) toDestroy(s *protocol.Spec) (queue.Change, *queue.Step) {
+	was, end := c.record(s)
+	to := protocol.ArgsOf[protocol.StopArgs](s).MovingTo
+	if m := was.Settings.Moving; end == nil && to != "" && (m == nil || m.To != to) {
+		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("container %s is not being moved to %s any more, for it was started or stopped here since; it is left as it is", was.Name, to)}
+	}
+	return c.toStop(s)
 }
 
 // keep is the change that only keeps a record.

@@ -47,7 +47,7 @@ func listVolumes(ctx context.Context, socket, dir string, out io.Writer) error {
 	}
 	found, err := (&volume.Store{Dir: dir}).List()
 	for _, v := range found {
-		shown := api.Volume{Name: v.Name, Containers: []string{}, Path: filepath.Join(dir, v.Name)}
+		shown := api.Volume{Name: v.Name, Containers: []string{}, Path: filepath.Join(dir, v.Name), Filled: v.Filled != ""}
 		if v.MadeMS != 0 {
 			shown.Made = time.UnixMilli(v.MadeMS).UTC()
 		}

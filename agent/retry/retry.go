@@ -1,4 +1,5 @@
-// Package retry decides when a container that does not stay up is started or stopped again.
+// Package retry decides when a container that does not stay up is started again, and when
+// that has failed too often. It is pure: time and chance are arguments.
 package retry
 
 import "time"
@@ -23,9 +24,9 @@ const (
 // clock. It is a value: every decision returns a new one.
 type Attempts struct {
 	Failures  int           // failed starts in a row; durable with the container
-	NotBefore time.Duration // the next start or stop
 	crashes   int           // ends in a row without a time of health between
 	stops     int           // failed stops in a row
+	NotBefore time.Duration // the next start or stop
 	upSince   time.Duration // when it was first seen running; 0 is not
 }
 

@@ -29,7 +29,7 @@ func TestFailedStarts(t *testing.T) {
 		}
 	}
 	if a = a.Up(time.Minute); a.Failures != 0 {
-		t.Error("a start that succeeded forgives the Failures before it")
+		t.Error("a start that succeeded forgives the failures before it")
 	}
 }
 

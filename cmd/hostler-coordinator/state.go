@@ -48,8 +48,9 @@ func (s state) waiting() string { return s.path(".waiting-lock") }
 // reserve is set aside for a start on a full disk.
 func (s state) reserve() durable.Reserve { return durable.Reserve(s.output() + "-reserve") }
 
+func (s state) sink() string { return s.path("sink") } // samples that wait for the database
+
 // payloads is where what commands read waits for its hosts.
-func (s state) sink() string          { return s.path("sink") } // samples that wait for the database
 func (s state) payloads() string      { return s.path("payloads") }
 func (s state) marker() string        { return s.path("recover.json") }   // see recoveryMark
 func (s state) nextIdentity() string  { return s.path("recover.pgp") }    // our key after a recovery

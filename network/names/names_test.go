@@ -109,17 +109,20 @@ func (p plugged) ask(name string, at netip.Addr) string {
 	return string(out)
 }
 
-// soon looks again and again whether something is so, for half a minute.
+// patience is how long anything may take on a machine that has much else to do. Nothing is
+// as slow unless it is wrong.
+const patience = 2 * time.Minute
+
+// soon looks again and again whether something is so.
 func soon(is func() bool) bool {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for range 600 {
-		if is() {
-			return true
+	for end := time.Now().Add(patience); !is(); <-tick.C {
+		if time.Now().After(end) {
+			return false
 		}
-		<-tick.C
 	}
-	return false
+	return true
 }
 
 // leads waits until a name leads to what is wanted.
@@ -240,9 +243,7 @@ func TestApart(t *testing.T) {
 	if got := a.ask("db.hostler", b.address.Addr()); strings.Contains(got, "10.9.9.3") || !strings.Contains(got, "timed out") && got != "" {
 		t.Errorf("from the network of web, the server of db answers: %s", got)
 	}
-	if got := a.ask("db.hostler", a.address.Addr()); !strings.Contains(got, "NXDOMAIN") {
-		t.Errorf("from the network of web, db is known: %s", got)
-	}
+	a.leads(t, "db.hostler", "NXDOMAIN")
 }
 
 // TestReachable: what servers and containers read is readable, whatever the umask, and a
@@ -272,12 +273,14 @@ func TestReachable(t *testing.T) {
 // network is not served any more.
 func TestProblem(t *testing.T) {
 	s := serve(t)
-	holder, err := net.ListenPacket("udp", "127.0.0.98:53")
+	pid := os.Getpid() // others may run this test at the same time
+	at := netip.AddrFrom4([4]byte{127, 98, byte(pid >> 8), byte(pid)})
+	holder, err := net.ListenPacket("udp", netip.AddrPortFrom(at, 53).String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer holder.Close()
-	s.Serve([]names.Zone{{Bridge: "lo", Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.98")}}})
+	s.Serve([]names.Zone{{Bridge: "lo", Addresses: []netip.Addr{at}}})
 	var all []names.Problem
 	soon(func() bool {
 		all = s.Problems()
@@ -302,6 +305,10 @@ func TestKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // the test has done so, unless it failed
+		_ = cmd.Wait()
+	})
 	var left []string
 	soon(func() bool {
 		left = children(cmd.Process.Pid)

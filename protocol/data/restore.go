@@ -30,7 +30,7 @@ type Arrival struct {
 
 // Departure notes that a container is stopped because it goes to another host.
 type Departure struct {
-	MovingTo string `json:"moving_to,omitzero" example:"\"edge-02\"" doc:"The host that the container is moved to. It is noted with whether the container was to run, until a person starts or stops it."`
+	MovingTo string `json:"moving_to,omitzero" example:"\"edge-02\"" doc:"The host that the container is moved to. It is noted with whether the container was to run, until a person starts or stops it. A removal that names it is made while that is noted, and else refused."`
 }
 
 // word is a name of a container, and of a host.

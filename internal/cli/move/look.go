@@ -3,6 +3,7 @@ package move
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/url"
 
 	"github.com/hostler-io/hostler/api"
@@ -30,7 +31,7 @@ func (m *mover) look(ctx context.Context, what string) (err error) {
 	if err != nil {
 		return term.Cannot(what, err)
 	}
-	if err := m.find(ctx, what); err != nil {
+	if err := m.find(ctx); err != nil {
 		return err
 	}
 	if m.id.IsZero() || p.source != nil && p.source.Class == contract.Unique {
@@ -42,17 +43,21 @@ func (m *mover) look(ctx context.Context, what string) (err error) {
 			return err
 		}
 	}
-	list := &protocol.ExportArgs{OutputOption: streamed}
-	if p.volumes, err = dispatch.Listed[api.Volume](ctx, m.Dispatcher, m.r, m.to, "list the volumes of "+string(m.to), protocol.Spec{Kind: protocol.KindVolumeList, Args: list}); err != nil {
+	if p.volumes, err = m.volumesAt(ctx, m.to); err != nil {
 		return err
 	}
-	p.net, err = dispatch.Listed[api.NetworkPart](ctx, m.Dispatcher, m.r, m.to, "list the networks of "+string(m.to), protocol.Spec{Kind: protocol.KindNetworkList, Args: list})
+	p.net, err = dispatch.Listed[api.NetworkPart](ctx, m.Dispatcher, m.r, m.to, "list the networks of "+string(m.to), protocol.Spec{Kind: protocol.KindNetworkList, Args: &protocol.ExportArgs{OutputOption: streamed}})
 	return err
 }
 
-// find finds the container on both hosts. What its first host says itself counts, for the
-// coordinator may not have heard yet that it is gone.
-func (m *mover) find(ctx context.Context, what string) error {
+func (m *mover) volumesAt(ctx context.Context, host protocol.HostID) ([]api.Volume, error) {
+	list := protocol.Spec{Kind: protocol.KindVolumeList, Args: &protocol.ExportArgs{OutputOption: streamed}}
+	return dispatch.Listed[api.Volume](ctx, m.Dispatcher, m.r, host, "list the volumes of "+string(host), list)
+}
+
+// find finds the container on both hosts. What they say themselves counts: the coordinator may
+// not have heard yet that the first host has it no more, or that the other one has it.
+func (m *mover) find(ctx context.Context) error {
 	p := m.p
 	for _, c := range p.near {
 		if c.Name == m.ref.Name && (m.ref.Runtime == "" || c.Runtime == m.ref.Runtime) {
@@ -81,16 +86,33 @@ func (m *mover) find(ctx context.Context, what string) error {
 			p.copy = &c
 		}
 	}
-	b, err := m.Ask(ctx, m.r, m.ref.Host, m.ref.String(), what, maxDetails, m.about(protocol.KindInspect, &protocol.ExportArgs{}))
+	if p.copy == nil {
+		d, err := m.inspect(ctx, m.to)
+		switch {
+		case err == nil:
+			p.copy = &api.Container{Name: d.Name, CTID: d.CTID, Runtime: d.Runtime, Class: d.Class, Volumes: d.Volumes}
+		case !notFound(err):
+			return err
+		}
+	}
+	d, err := m.inspect(ctx, m.ref.Host)
 	if notFound(err) && p.copy != nil {
 		p.source = nil
 		return nil
 	}
-	p.details = new(api.ContainerDetails)
-	if err == nil && json.Unmarshal(b, p.details) != nil {
+	p.details = d
+	return err
+}
+
+// inspect asks a host what it knows of the container.
+func (m *mover) inspect(ctx context.Context, host protocol.HostID) (*api.ContainerDetails, error) {
+	what := fmt.Sprintf("move %s to %s", m.ref, m.to)
+	b, err := m.Ask(ctx, m.r, host, string(host)+"/"+m.ref.Name, what, maxDetails, m.about(protocol.KindInspect, &protocol.ExportArgs{}))
+	d := new(api.ContainerDetails)
+	if err == nil && json.Unmarshal(b, d) != nil {
 		err = term.Cannot(what, dispatch.ErrAnswer)
 	}
-	return err
+	return d, err
 }
 
 // identify notes the id of the container; nil is none.

@@ -81,8 +81,10 @@ container is started again where it was.
 
 A move that was cut short is asked for again with the same words: it goes on where it
 was. Until then the container is stopped on its first host, and whole there; hostler ct
-start ends the move there. It never runs on both: the other host starts it after the
-first one has stopped it, and the first one after the other has removed it.
+start ends the move there. If the other host may have the container by then, remove it
+there first: hostler ct rm. The move itself never runs it on both: the other host starts
+it after the first one has stopped it, and the first one after the other has removed it.
+A container that was started or stopped on its first host meanwhile is not removed.
 
 Snapshots do not move: a container that has some is moved only with --drop-snapshots.
 Backups stay on the first host, and so do directories of the host that it mounts. After
@@ -151,7 +153,7 @@ func (m *mover) move(ctx context.Context, v *show.View, reason string, yes, dry 
 	if c := cmp.Or(m.p.source, m.p.copy); c != nil && c.Class == contract.Unique {
 		return m.unique(ctx, c, reason, yes, dry)
 	}
-	steps, err := m.p.left()
+	steps, err := m.plan()
 	if err != nil {
 		return err
 	}
@@ -171,6 +173,14 @@ func (m *mover) move(ctx context.Context, v *show.View, reason string, yes, dry 
 		return show.Print(m.UI, v, noun(), []moved{out})
 	}
 	return nil
+}
+
+// plan returns the steps that are left. An earlier move may have asked the other host for the
+// container, which may make it and start it at any time since.
+func (m *mover) plan() ([]step, error) {
+	steps, err := m.p.left()
+	m.came = m.p.asked()
+	return steps, err
 }
 
 // unique moves a container whose coordinator decides where it runs: it decides about the
@@ -225,7 +235,16 @@ func (m *mover) do(ctx context.Context, s step) error {
 	case forget:
 		return m.forgetBackups(ctx)
 	case stop:
-		return m.act(ctx, m.ref.Host, m.about(protocol.KindStop, &protocol.StopArgs{Departure: data.Departure{MovingTo: string(m.to)}}))
+		if m.p.details.Moving != nil { // whoever has ended the move may have written since
+			if err := m.still(ctx); err != nil {
+				return err
+			}
+		}
+		err := m.act(ctx, m.ref.Host, m.about(protocol.KindStop, m.departure()))
+		if notFound(err) && m.p.copy != nil && m.p.details.Moving != nil { // a step of the earlier move has removed it just now
+			return nil
+		}
+		return err
 	case backUp:
 		args := &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: m.p.backup}, WithVolumes: true}, OutputOption: streamed}
 		_, err := dispatch.Listed[api.Backup](ctx, m.Dispatcher, m.r, m.ref.Host, "back up "+m.ref.String(), m.about(protocol.KindBackup, args))
@@ -234,12 +253,15 @@ func (m *mover) do(ctx context.Context, s step) error {
 		_, err := backups.Copy(ctx, m.Dispatcher, m.r, data.BackupName{Backup: m.p.backup}, m.ref.Host, m.to)
 		return err
 	case arrive:
+		if err := m.still(ctx); err != nil {
+			return err
+		}
 		m.came = true
 		err := m.act(ctx, m.to, m.arrival())
 		m.confirmed = err == nil
 		return err
 	case leave:
-		if err := m.act(ctx, m.ref.Host, m.about(protocol.KindDestroy, &protocol.StopArgs{})); err != nil && !notFound(err) {
+		if err := m.act(ctx, m.ref.Host, m.about(protocol.KindDestroy, m.departure())); err != nil && !notFound(err) {
 			return err
 		}
 		return nil
@@ -250,6 +272,29 @@ func (m *mover) do(ctx context.Context, s step) error {
 // about is an action about the container, on either host.
 func (m *mover) about(kind protocol.Kind, args protocol.Args) protocol.Spec {
 	return protocol.Spec{Kind: kind, Target: m.id, Name: protocol.ContainerName(m.p.name), Args: args}
+}
+
+// departure says that the container goes to the other host.
+func (m *mover) departure() *protocol.StopArgs {
+	return &protocol.StopArgs{Departure: data.Departure{MovingTo: string(m.to)}}
+}
+
+// errEnded: a person has started or stopped the container on its first host since.
+var errEnded = errors.New("a person has ended the move")
+
+// still asks the first host whether the move is under way. One that has the container no more
+// says nothing against it.
+func (m *mover) still(ctx context.Context) error {
+	d, err := m.inspect(ctx, m.ref.Host)
+	switch {
+	case notFound(err) && m.p.copy != nil:
+		return nil
+	case err != nil:
+		return err
+	case d.Moving == nil || d.Moving.To != string(m.to):
+		return fmt.Errorf("%w: container %s was started or stopped on %s meanwhile", errEnded, m.ref.Name, m.ref.Host)
+	}
+	return nil
 }
 
 var streamed = protocol.OutputOption{Output: protocol.OutputStream}
@@ -301,18 +346,20 @@ func (m *mover) undo(ctx context.Context, at step, why error) error {
 	again := fmt.Sprintf("hostler ct move %s %s", m.ref, m.to)
 	switch {
 	case ctx.Err() != nil || errors.Is(why, term.ErrInterrupted):
-		m.Say("\nThe move is not done. To go on with it: %s\nTo end it before %s has the container: hostler ct start %s", again, m.to, m.ref)
+		m.Say("\nThe move is not done. To go on with it: %s\n%s", again, m.ending())
 		return term.ErrInterrupted
+	case errors.Is(why, errEnded):
+		return besides(why, again, "%s is left as it is", m.ref)
 	case m.confirmed:
-		return errors.Join(why, fmt.Errorf("%s has the container; to end the move: %s", m.to, again))
+		return besides(why, again, "%s has the container, and shows that it works; the move has to be ended", m.to)
 	case m.p.source == nil, m.p.details.Moving == nil && (at == forget || at == stop && refusedBy(why)): // nothing was stopped
 		return why
 	case m.came && m.p.copy != nil:
-		return errors.Join(why, fmt.Errorf("%s had the container before, and may have run it since, so it stays there; to go on: %s; or to end the move and lose what %[1]s has: hostler ct rm %[1]s/%[3]s, and then hostler ct start %[4]s", m.to, again, m.p.name, m.ref))
+		return besides(why, again, "%s had the container before, and may have run it since, so it stays there; to end the move and lose what %[1]s has: hostler ct rm %[1]s/%[2]s, and then hostler ct start %[3]s", m.to, m.p.name, m.ref)
 	}
 	if m.came {
 		if err := m.withdraw(ctx); err != nil {
-			return errors.Join(why, fmt.Errorf("the container stays stopped on %s, for %s may run it: %w; to go on: %s", m.ref.Host, m.to, err, again))
+			return besides(why, again, "the container stays stopped on %s, for %s may run it: %s", m.ref.Host, m.to, err)
 		}
 	}
 	back := m.about(protocol.KindStop, &protocol.StopArgs{})
@@ -321,7 +368,7 @@ func (m *mover) undo(ctx context.Context, at step, why error) error {
 		back = m.about(protocol.KindStart, nil)
 	}
 	if err := m.act(ctx, m.ref.Host, back); err != nil {
-		return errors.Join(why, fmt.Errorf("the container is whole on %s, and does not start there: %w", m.ref.Host, err))
+		return besides(why, "hostler ct start "+m.ref.String(), "the container is whole on %s, and does not start there: %s", m.ref.Host, err)
 	}
 	if ran {
 		m.Say("%s runs again on %s.", m.ref.Name, m.ref.Host)
@@ -332,16 +379,37 @@ func (m *mover) undo(ctx context.Context, at step, why error) error {
 	return why
 }
 
+// besides adds to an error where the container stands, and what to do next. Of errors that are
+// joined, people would read the first alone.
+func besides(why error, next, format string, args ...any) error {
+	f := term.Failure{Code: term.ExitFailed, What: "cannot move the container", Why: why.Error()}
+	if told, ok := errors.AsType[*term.Failure](why); ok {
+		f = *told
+	}
+	f.More, f.Next, f.Err = append(slices.Clip(f.More), fmt.Sprintf(format, args...)), next, why
+	return &f
+}
+
+// ending tells how to end a move that was cut short.
+func (m *mover) ending() string {
+	if m.came {
+		return fmt.Sprintf("To end it: hostler ct rm %s/%s, for %[1]s may run the container, and then hostler ct start %[3]s", m.to, m.p.name, m.ref)
+	}
+	return fmt.Sprintf("To end it: hostler ct start %s", m.ref)
+}
+
 // withdraw removes from the other host what the move has made there.
 func (m *mover) withdraw(ctx context.Context) error {
 	err := m.act(ctx, m.to, m.about(protocol.KindDestroy, &protocol.StopArgs{}))
 	if err != nil && !notFound(err) {
 		return err
 	}
-	for _, name := range named(m.p.details.Volumes) {
-		if !slices.ContainsFunc(m.p.volumes, func(v api.Volume) bool { return v.Name == name }) {
-			m.removeVolume(ctx, m.to, name)
-		}
+	now, listed := m.volumesAt(ctx, m.to)
+	if listed != nil {
+		m.Say("hostler: volumes of the container may stay on %s: %s; to look: hostler volume ls %[1]s", m.to, term.Printable(listed.Error()))
+	}
+	for _, name := range m.p.brought(err == nil, now) {
+		m.removeVolume(ctx, m.to, name)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (p *picture) left() ([]step, error) {
 		return nil, refused(where, "it is being moved to "+p.details.Moving.To, "hostler ct move "+where+" "+p.details.Moving.To+"    # goes on with that; hostler ct start "+where+" ends it")
 	case p.details.Moving == nil && p.copy != nil:
 		return nil, refused(where, fmt.Sprintf("%s has the same container, and no move of it is under way: a person started or stopped it on %s since", p.to.ID, p.from.ID),
-			"hostler ct rm "+p.to.ID+"/"+p.copy.Name+"    # if nothing of it is needed there")
+			"hostler ct rm "+p.to.ID+"/"+p.copy.Name+"    # if nothing of it is needed there; else hostler ct rm "+where)
 	case p.details.Moving == nil:
 		if why := p.obstacles(); len(why) > 0 {
 			return nil, refused(where, strings.Join(why, "; "), "hostler host show "+p.to.ID)
@@ -72,6 +72,11 @@ func (p *picture) left() ([]step, error) {
 		return []step{stop, send, arrive, leave, tidy}, nil
 	}
 	return []step{stop, forget, backUp, send, arrive, leave, tidy}, nil
+}
+
+// asked reports whether an earlier move may have asked the other host for the container.
+func (p *picture) asked() bool {
+	return p.details != nil && p.details.Moving != nil && (p.copy != nil || whole(p.atTo))
 }
 
 // whole reports whether a backup is there, and was read as a whole.
@@ -130,6 +135,20 @@ func (p *picture) obstacles() (why []string) {
 	}
 	add(d.Network != "" && !slices.ContainsFunc(p.net, func(n api.NetworkPart) bool { return n.Network == d.Network || n.Name == d.Network }), "%s has no network %s", to, d.Network)
 	return slices.Compact(why)
+}
+
+// brought are the volumes that a move has made on the other host, which has others now than
+// when the move began. If the container was there, they were its own. If it was not, they
+// are those that nobody has had: another may be of somebody else, who has made it meanwhile.
+func (p *picture) brought(was bool, now []api.Volume) (all []string) {
+	for _, name := range named(p.details.Volumes) {
+		is := func(v api.Volume) bool { return v.Name == name }
+		i := slices.IndexFunc(now, is)
+		if i >= 0 && (was || now[i].Filled) && !slices.ContainsFunc(p.volumes, is) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // named returns the volume of each name once, as the details of a container write them.

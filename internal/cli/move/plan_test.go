@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/term"
 )
 
 var made = time.Unix(7, 0)
@@ -106,6 +108,63 @@ func TestRefused(t *testing.T) {
 	} {
 		if _, err := p.left(); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestUndoAsked: where an earlier move may have asked the other host for the container, a
+// failure of any step of the next one does not start it on its first host, as it may run.
+func TestUndoAsked(t *testing.T) {
+	cut := &term.Failure{Code: term.ExitRefused, What: "cannot stop it", Why: "a policy refuses it"}
+	reads := func(err error) string { // of all that is joined, what people read
+		f, ok := errors.AsType[*term.Failure](err)
+		if !ok {
+			return ""
+		}
+		return fmt.Sprint(f, " ", f.Next)
+	}
+	for name, c := range map[string]struct {
+		p    *picture
+		came bool
+	}{
+		"nothing was sent":      {still(moving, kept), false},
+		"it comes":              {still(moving, kept, another), true},
+		"it was there to start": {still(moving, kept, came), true},
+		"it is there":           {still(moving, kept, came, there), true},
+		"it begins":             {still(kept, came), false},
+		"it has ended":          {still(gone, kept, there), false},
+	} {
+		m := &mover{p: c.p, ref: conn.Ref{Host: "edge-01", Name: "web"}, to: "edge-02"}
+		if _, err := m.plan(); err != nil || m.came != c.came {
+			t.Errorf("%s: the other host may have the container: %v, %v, want %v", name, m.came, err, c.came)
+		}
+		if m.came && c.p.copy != nil { // and asks neither host for anything
+			if err := m.undo(t.Context(), stop, cut); !errors.Is(err, cut) || !strings.Contains(reads(err), "so it stays there") || !strings.HasSuffix(reads(err), "hostler ct move edge-01/web edge-02") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	m := &mover{p: still(moving, kept, came), ref: conn.Ref{Host: "edge-01", Name: "web"}, to: "edge-02"}
+	if err := m.undo(t.Context(), stop, fmt.Errorf("%w: it runs", errEnded)); !errors.Is(err, errEnded) || !strings.Contains(reads(err), "is left as it is") {
+		t.Errorf("of a move that a person has ended: %v", err)
+	}
+	m.confirmed = true
+	if err := m.undo(t.Context(), leave, cut); !strings.Contains(reads(err), "edge-02 has the container") {
+		t.Errorf("of a move whose last step fails: %v", err)
+	}
+}
+
+// TestBrought: a move that failed takes back the volumes that it has made on the other host,
+// and none that was there before, or that somebody else has made meanwhile.
+func TestBrought(t *testing.T) {
+	p := still(func(p *picture) {
+		p.details.Volumes = []string{"data:/srv", "logs:/var/log", "data:/mnt", "old:/old", "none:/none"}
+		p.volumes = []api.Volume{{Name: "old"}}
+	})
+	now := []api.Volume{{Name: "data", Filled: true}, {Name: "logs"}, {Name: "old"}, {Name: "other", Filled: true}}
+	for was, want := range map[bool][]string{true: {"data", "logs"}, false: {"data"}} {
+		if got := p.brought(was, now); !slices.Equal(got, want) {
+			t.Errorf("if the container was there = %v: %q, want %q", was, got, want)
 		}
 	}
 }

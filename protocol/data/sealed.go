@@ -1,4 +1,4 @@
-package protocol
+package data
 
 import (
 	"fmt"
@@ -22,7 +22,8 @@ func (s *Sealed) Named() bool { return len(s.Names) > 0 }
 // maxSecretName is the longest name of a sealed variable, in bytes.
 const maxSecretName = 255
 
-func (s *Sealed) check() error {
+// Check reports what is wrong with it.
+func (s *Sealed) Check() error {
 	if len(s.Sealed) == 0 {
 		return fmt.Errorf("secret_env: it is empty")
 	}
@@ -33,15 +34,15 @@ func (s *Sealed) check() error {
 		case i > 0 && s.Names[i-1] >= n:
 			return fmt.Errorf("secret_env: the names are not sorted, each once")
 		}
-		if err := checkText(n); err != nil {
+		if err := CheckText(n); err != nil {
 			return fmt.Errorf("secret_env: %w", err)
 		}
 	}
 	return nil
 }
 
-// checkText accepts what may become an argument of a process.
-func checkText(s string) error {
+// CheckText accepts what may become an argument of a process.
+func CheckText(s string) error {
 	if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
 		return fmt.Errorf("%.60q is not UTF-8 without NUL", s)
 	}
