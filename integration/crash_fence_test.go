@@ -5,8 +5,9 @@ package integration
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
+
+	"github.com/hostler-io/hostler/internal/builttest"
 )
 
 // fencePoints sets a fence device and has it switch a host off and on, and kills the
@@ -14,8 +15,7 @@ import (
 func fencePoints(t *testing.T) {
 	c := newWreck(t)
 	mkdir(t, c.path("agents"))
-	write(t, c.path("agents/fence_power"), powerSwitch)
-	if err := os.Chmod(c.path("agents/fence_power"), 0o755); err != nil {
+	if err := builttest.Write(c.path("agents/fence_power"), powerSwitch); err != nil {
 		t.Fatal(err)
 	}
 	power := c.path("power")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/builttest"
 )
 
 // powerSwitch is a program of fence-agents whose device is a file, and which takes the
@@ -56,8 +57,7 @@ func uniqueWorld(t *testing.T) (w *world, a, b *host) {
 		t.Fatalf("install fence-agents: %v", err)
 	}
 	for name, text := range map[string]string{"fence_dummy": string(dummy), "fence_power": powerSwitch} {
-		write(t, w.path("agents/"+name), text)
-		if err := os.Chmod(w.path("agents/"+name), 0o755); err != nil {
+		if err := builttest.Write(w.path("agents/"+name), text); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,11 +4,11 @@ package integration
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/builttest"
 )
 
 // TestHookHangs starts a container whose hook never ends: whoever asks is told what
@@ -21,8 +21,7 @@ func TestHookHangs(t *testing.T) {
 	w.must(t, "ct", "create", "edge-01/web", "--template", "busybox")
 	config, ready, hook := h.path("lxc/web/config"), w.path("ready"), w.path("hook")
 	before := read(t, config)
-	write(t, hook, "#!/bin/sh\necho $$ >"+ready+"\nexec sleep 1000\n")
-	if err := os.Chmod(hook, 0o755); err != nil {
+	if err := builttest.Write(hook, "#!/bin/sh\necho $$ >"+ready+"\nexec sleep 1000\n"); err != nil {
 		t.Fatal(err)
 	}
 	write(t, config, before+"lxc.hook.pre-start = "+hook+"\n")

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/builttest"
 )
 
 // TestHookInheritsNothing: what is open where operations are started reaches no hook.
@@ -29,7 +30,7 @@ func TestHookInheritsNothing(t *testing.T) {
 	defer unix.Close(fd)
 	script := filepath.Join(m.cfg.LXCPath, "hook")
 	config := filepath.Join(m.cfg.LXCPath, spec.Name, "config")
-	err = errors.Join(os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nls -l /proc/self/fd >%s\n", list), 0o755),
+	err = errors.Join(builttest.Write(script, fmt.Sprintf("#!/bin/sh\nls -l /proc/self/fd >%s\n", list)),
 		os.WriteFile(config, []byte(read(t, config)+"lxc.hook.pre-start = "+script+"\n"), 0o600))
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +57,7 @@ func TestHookThatHangs(t *testing.T) {
 			ready := filepath.Join(open, "ready")
 			script := filepath.Join(m.cfg.LXCPath, "hook")
 			text := fmt.Sprintf("#!/bin/sh\necho $$ >%s.new\nmv %s.new %s\nsleep 1000\n", ready, ready, ready)
-			if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+			if err := builttest.Write(script, text); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(config, []byte(before+"lxc.hook."+hook+" = "+script+"\n"), 0o600); err != nil {

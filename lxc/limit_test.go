@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/internal/cgroup"
 	"github.com/hostler-io/hostler/protocol/limit"
 )
@@ -25,7 +26,7 @@ func TestFirstProcessIsLimited(t *testing.T) {
 	if err := os.Remove(init); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(init, []byte(script), 0o755); err != nil {
+	if err := builttest.Write(init, script); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(seen, nil, 0o666); err != nil {

@@ -28,7 +28,7 @@ func TestNobodyWritesTheHelper(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := filepath.Join(t.TempDir(), "hostler-lxc")
-	if err := os.WriteFile(at, program, 0o755); err != nil {
+	if err := builttest.Write(at, string(program)); err != nil {
 		t.Fatal(err)
 	}
 	m := newMachine(t, func(c *lxc.Config) { c.Helper = at })

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -229,7 +230,7 @@ func TestExecKeepsNoWayOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	host := filepath.Join(t.TempDir(), "true") // is nowhere in the container
-	if err := os.WriteFile(host, busybox, 0o755); err != nil {
+	if err := builttest.Write(host, string(busybox)); err != nil {
 		t.Fatal(err)
 	}
 	for fd := 3; fd < 32; fd++ {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/image/imagetest"
+	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/lxc"
 )
 
@@ -53,7 +54,7 @@ func TestUniqueBefore(t *testing.T) {
 	}
 	program, err := os.ReadFile(m.cfg.Helper)
 	if err == nil {
-		err = os.WriteFile(elsewhere, program, 0o755)
+		err = builttest.Write(elsewhere, string(program))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/fence"
+	"github.com/hostler-io/hostler/internal/builttest"
 )
 
 // script installs a program in a directory of its own.
 func script(t *testing.T, text string) Runner {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "fence_test"), []byte("#!/bin/sh\n"+text), 0o700); err != nil {
+	if err := builttest.Write(filepath.Join(dir, "fence_test"), "#!/bin/sh\n"+text); err != nil {
 		t.Fatal(err)
 	}
 	return Runner{Dir: dir}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/internal/files"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -128,7 +129,7 @@ func TestAllowedInAContainer(t *testing.T) {
 			if err != nil {
 				t.Fatalf("this test needs the package busybox-static: %v", err)
 			}
-			if err := errors.Join(os.MkdirAll(filepath.Join(root, "bin"), 0o755), os.WriteFile(filepath.Join(root, "bin/busybox"), program, 0o755)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Join(root, "bin"), 0o755), builttest.Write(filepath.Join(root, "bin/busybox"), string(program))); err != nil {
 				t.Fatal(err)
 			}
 			cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sh", root)
