@@ -10,7 +10,7 @@ import (
 )
 
 // TestSecretEnv: a sealed variable reaches its command, and is found in nothing that
-// either side keeps.
+// either side keeps or logs, in no list of processes and in no error.
 func TestSecretEnv(t *testing.T) {
 	t.Parallel()
 	const value = "correct-horse-battery-staple"
@@ -23,18 +23,40 @@ func TestSecretEnv(t *testing.T) {
 	p := w.sit(t, "run", "-t", "edge-01", "--secret-env", "TOKEN="+value, "--", "sh", "-c", `test "$TOKEN" = "$1-$2-$3-$4" && echo same`, "sh", "correct", "horse", "battery", "staple")
 	p.sees("same")
 	p.exits(0)
-	err := filepath.WalkDir(w.path("."), func(path string, d os.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return nil // it has just gone
+	// Out of the environment, it is in no list of processes, and in no word about a failure.
+	gate := w.fifo(t, "gate-secret")
+	given := func(argv ...string) *process {
+		t.Helper()
+		return w.spawn(t, "hostler", w.env("TOKEN="+value), append([]string{filepath.Join(w.bin, "hostler"), "run", "edge-01", "--secret-env", "TOKEN", "--"}, argv...)...)
+	}
+	waits := given("sh", "-c", `echo begun; read x <"$0"; exit 3`, gate)
+	until(t, &waits.out.change, "the command with a secret runs", func() bool { return waits.out.String() == "begun\n" || waits.ended() })
+	lists, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(lists) == 0 {
+		t.Fatalf("no process is listed: %v", err)
+	}
+	for _, list := range lists {
+		if b, err := os.ReadFile(list); err == nil && strings.Contains(string(b), value) { // it may have ended
+			t.Errorf("%s holds it: %q", list, b)
 		}
-		b, err := os.ReadFile(path)
-		if err == nil && strings.Contains(string(b), value) {
-			t.Errorf("%s holds it", path)
+	}
+	release(t, gate)
+	waits.finish(t).exits(t, 3)
+	given("/no/such/program").finish(t).exits(t, 127, "no/such/program")
+	for _, dir := range []string{w.path("."), w.logs} {
+		err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return nil // it has just gone
+			}
+			b, err := os.ReadFile(path)
+			if err == nil && strings.Contains(string(b), value) {
+				t.Errorf("%s holds it", path)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
 	}
 	w.cli(t, "run", "edge-01", "--secret-env", "NO_SUCH_VARIABLE_HERE", "--", "true").exits(t, 125, "this variable is not set here")
 }

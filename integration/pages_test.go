@@ -25,11 +25,11 @@ import (
 //   - "<!-- file NAME -->": the next block is the file NAME.
 //   - "<!-- run COMMAND -->": what the page presupposes, or clears away.
 var playedPages = map[string]int{ // and how many commands each has at the least
-	"networks": 7, "metrics": 8, "unique": 3, "backups": 5, "containers": 18, "policy": 1,
+	"networks": 7, "metrics": 8, "unique": 3, "backups": 5, "containers": 18, "policy": 1, "fencing": 1,
 }
 
 // order is that in which the pages are played.
-var order = []string{"networks", "metrics", "unique", "backups", "policy", "containers"}
+var order = []string{"networks", "metrics", "unique", "backups", "policy", "fencing", "containers"}
 
 // pageStep is one line that is typed, or a file.
 type pageStep struct {

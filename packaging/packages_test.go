@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -220,4 +221,59 @@ func TestCompletion(t *testing.T) {
 	if err != nil || len(pages) < 100 {
 		t.Errorf("%d pages, %v", len(pages), err)
 	}
+}
+
+// TestSignedSums has a key sign the sums of packages, by the line that make package KEY=NAME
+// runs. The signature is good for gpg, and for no other sums.
+func TestSignedSums(t *testing.T) {
+	dir := t.TempDir()
+	config, gnupg := filepath.Join(dir, "config"), filepath.Join(dir, "gnupg")
+	if err := errors.Join(os.Mkdir(config, 0o700), os.Mkdir(gnupg, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	environ := append(os.Environ(), "XDG_CONFIG_HOME="+config, "GNUPGHOME="+gnupg, "GOENV="+strings.TrimSpace(output(t, "go", "env", "GOENV")))
+	try := func(name string, args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		cmd.Dir, cmd.Env = "..", environ
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	do := func(name string, args ...string) string {
+		t.Helper()
+		out, err := try(name, args...)
+		if err != nil {
+			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+		}
+		return out
+	}
+	output(t, "dpkg-deb", "-x", built(t, "hostler", "deb"), dir)
+	program := filepath.Join(dir, "usr/bin/hostler")
+	do(program, "key", "generate", "releases", "--no-passphrase")
+	do(program, "key", "export", "releases", "--out", filepath.Join(dir, "releases.asc"))
+	do("gpg", "--batch", "--import", filepath.Join(dir, "releases.asc"))
+
+	recipe := strings.Split(strings.TrimSpace(do("make", "-n", "--no-print-directory", "package", "KEY=releases")), "\n")
+	line, sums, sig := recipe[len(recipe)-1], filepath.Join(dist, "SHA256SUMS"), filepath.Join(dist, "SHA256SUMS.sig")
+	if !strings.Contains(line, " key sign dist/SHA256SUMS ") {
+		t.Fatalf("with KEY, make package ends with %q", line)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(sig); err != nil {
+			t.Error(err)
+		}
+	})
+	do("bash", "-c", line)
+	signed, err := os.ReadFile(sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := filepath.Join(dir, "changed")
+	if err := os.WriteFile(changed, append(signed, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	do("gpg", "--batch", "--verify", "dist/SHA256SUMS.sig", "dist/SHA256SUMS")
+	if out, err := try("gpg", "--batch", "--verify", "dist/SHA256SUMS.sig", changed); err == nil || !strings.Contains(out, "BAD signature") {
+		t.Errorf("over other sums gpg says %v: %s", err, out)
+	}
+	do("bash", "-c", "cd dist && sha256sum --quiet --check SHA256SUMS")
 }

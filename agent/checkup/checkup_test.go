@@ -3,11 +3,15 @@ package checkup
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/api"
 )
@@ -85,4 +89,49 @@ func TestRoom(t *testing.T) {
 	if found[0].Result != api.FindingFailed || found[0].Cause == "" || found[0].Mend == "" {
 		t.Errorf("of a path that cannot be: %+v", found[0])
 	}
+}
+
+// TestFullFileSystem: a file system with few free bytes, or few free inodes, is found by the
+// check of each.
+func TestFullFileSystem(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,nr_inodes=20"); err != nil {
+		t.Fatalf("a file system of its own needs root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	wants := func(when string, want ...string) {
+		t.Helper()
+		var found []string
+		for _, f := range Run(t.Context(), Config{Dirs: []Dir{{"state", dir}}, Synced: func() (bool, error) { return true, nil }}) {
+			if f.Result == api.FindingOK {
+				continue
+			}
+			found = append(found, f.Result+" "+f.Check)
+			if !strings.Contains(f.Cause, "% of the ") || !strings.Contains(f.Mend, dir) {
+				t.Errorf("%s: %+v", when, f)
+			}
+		}
+		if !slices.Equal(found, want) {
+			t.Errorf("%s: found %q, want %q", when, found, want)
+		}
+	}
+	write := func(name string, size int) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants("empty")
+	write("large", 950<<10)
+	wants("with few free bytes", "warning disk of state")
+	for i := range 17 { // beside the large one and the directory
+		write(fmt.Sprint(i), 0)
+	}
+	wants("with few free inodes, too", "warning disk of state", "warning inodes of state")
+	write("large", 0)
+	wants("with few free inodes alone", "warning inodes of state")
 }

@@ -1,6 +1,8 @@
 package upgrade
 
 import (
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -45,6 +47,28 @@ func TestJudge(t *testing.T) {
 				t.Errorf("kept is %v, %v", kept, err)
 			}
 		})
+	}
+}
+
+// TestOlderIsRefused: a host takes no release that is older than its own, whatever asks for
+// it, and looks at no package then. The command line leaves such hosts out by itself.
+func TestOlderIsRefused(t *testing.T) {
+	dir := Dir(t.TempDir())
+	u := New(Config{Programs: &Programs{Dir: dir, Version: "0.2.0"}, Log: slog.New(slog.DiscardHandler)})
+	stage := func(version string) error {
+		_, err := u.stage(t.Context(), protocol.NewActionID(1, [10]byte{}), &protocol.UpgradeArgs{Version: version}, filepath.Join(t.TempDir(), "nowhere"))
+		return err
+	}
+	for _, older := range []string{"0.1.9", "0.2.0~7.0123456789ab", "0.2.0~7.0123456789ab+dirty"} {
+		if err := stage(older); err == nil || !strings.Contains(err.Error(), "only a newer release can replace it") {
+			t.Errorf("%s on a host of 0.2.0: %v", older, err)
+		}
+	}
+	if err := stage("0.2.1"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of a newer release the packages are looked for: %v", err)
+	}
+	if all, err := os.ReadDir(string(dir)); err != nil || len(all) > 0 {
+		t.Errorf("it left %v, %v", all, err)
 	}
 }
 

@@ -104,8 +104,8 @@ func TestHelpFits(t *testing.T) {
 	walk(cmd)
 }
 
-// TestListsAndShowsAreAlike: each list can be filtered, cut and watched, each show can be
-// watched, and each of both takes every form of output.
+// TestListsAndShowsAreAlike: each list has both of its usual names, and can be filtered, cut
+// and watched; each show can be watched, and each of both takes every form of output.
 func TestListsAndShowsAreAlike(t *testing.T) {
 	wants := map[string][]string{"ls": {"output", "no-headers", "watch", "limit"}, "show": {"output", "no-headers", "watch"}, "explain": {"output", "watch"}}
 	paged := []string{"hostler action ls", "hostler audit ls"} // whose options the other end filters by
@@ -115,6 +115,9 @@ func TestListsAndShowsAreAlike(t *testing.T) {
 			if cmd.Flags().Lookup(name) == nil {
 				t.Errorf("%s has no --%s", cmd.CommandPath(), name)
 			}
+		}
+		if cmd.Name() == "ls" && !cmd.HasAlias("list") {
+			t.Errorf("%s cannot be asked for as list", cmd.CommandPath())
 		}
 		if cmd.Name() == "ls" && cmd.Flags().Lookup("filter") == nil && !slices.Contains(paged, cmd.CommandPath()) {
 			t.Errorf("%s has no --filter", cmd.CommandPath())

@@ -220,3 +220,50 @@ func TestAuditPages(t *testing.T) {
 		}
 	})
 }
+
+// TestOperationsTakeTheSame: each list takes the same parameters, each change takes a key by
+// which it takes effect once, and each answer in JSON may be asked for again by its tag.
+func TestOperationsTakeTheSame(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		type operation struct {
+			OperationID string
+			Parameters  []struct{ Name, In string }
+			Responses   map[string]struct {
+				Content map[string]any
+			}
+		}
+		doc := as[struct {
+			Paths map[string]map[string]operation
+		}](t, s.call("", http.MethodGet, "/v1/openapi.json", nil), http.StatusOK)
+		wants := []string{"query cursor", "query limit", "query label", "query state", "query since", "query until", "query fields"}
+		lists, changes := 0, 0
+		for path, methods := range doc.Paths {
+			for method, op := range methods {
+				var want []string
+				_, json := op.Responses["200"].Content["application/json"]
+				switch list := strings.HasPrefix(op.OperationID, "list-"); {
+				case op.OperationID == "list-audit": // its answer is an object, and it has filters of its own
+					want = []string{"query cursor", "query limit", "query since", "query until"}
+				case list:
+					want = wants
+					lists++
+				case method != "get" && !strings.HasPrefix(path, "/v1/payloads"):
+					want = []string{"header Idempotency-Key"}
+					changes++
+				}
+				for _, w := range want {
+					in, name, _ := strings.Cut(w, " ")
+					if !slices.ContainsFunc(op.Parameters, func(p struct{ Name, In string }) bool { return p.Name == name && p.In == in }) {
+						t.Errorf("%s takes no %s", op.OperationID, name)
+					}
+				}
+				if _, unchanged := op.Responses["304"]; method == "get" && json && !unchanged && op.OperationID != "get-document" {
+					t.Errorf("%s cannot be asked for again by its tag", op.OperationID)
+				}
+			}
+		}
+		if lists < 15 || changes < 30 {
+			t.Errorf("%d lists and %d changes are found", lists, changes)
+		}
+	})
+}
