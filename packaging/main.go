@@ -162,11 +162,10 @@ const helper = "hostler-lxc"
 
 var cross = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
 
-// compile builds programs into a directory. What Go notes of the repository is left out: it
-// differs between a clone and a worktree, and with the tags that a clone has.
+// compile builds programs into a directory.
 func (b *build) compile(dir string, environ []string, programs ...string) error {
 	flags := "-s -w -X github.com/hostler-io/hostler/internal/buildinfo.Version=" + b.version
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", dir + "/"}
+	args := []string{"build", "-trimpath", "-ldflags", flags, "-o", dir + "/"}
 	for _, p := range programs {
 		args = append(args, "./cmd/"+p)
 	}
