@@ -40,7 +40,8 @@ type host struct {
 }
 
 // newHost prepares a host that has not joined. With network it makes a bridge
-// for its containers when the first one needs it.
+// for its containers when the first one needs it. Without, it shares the bridge of the
+// default with other hosts of the tests, so it leaves names to others there.
 func (w *world) newHost(t testing.TB, name string, network bool) *host {
 	t.Helper()
 	h := &host{w: w, name: name, dir: w.path(name), bin: w.bin, env: w.env()}
@@ -51,6 +52,9 @@ func (w *world) newHost(t testing.TB, name string, network bool) *host {
 	if network {
 		h.bridge = fmt.Sprintf("hi%d", os.Getpid()%100000) + name[len(name)-1:] + w.dir[len(w.dir)-3:]
 		config += fmt.Sprintf("[network]\nbridge = %q\nsubnet = %q\n", h.bridge, freeSubnet(t))
+	}
+	if !network {
+		config += "[network]\nnames = false\n"
 	}
 	write(t, h.config(), config)
 	w.mu.Lock()

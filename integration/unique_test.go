@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,25 @@ func (w *world) placed(t testing.TB, host, name string) {
 		}
 		return slices.Contains(p.out.lines(), host+"/"+name)
 	})
+}
+
+// pending names, in a refusal, the action of a unique container that has not ended.
+var pending = regexp.MustCompile("action ([0-9a-f-]{36}) of unique container [a-z]+ has not ended")
+
+// moves moves a unique container, once the action by which it came to its host has ended.
+func (w *world) moves(t testing.TB, from, to, reason string) {
+	t.Helper()
+	ask := []string{"ct", "move", from, to, "--reason", reason, "--wait", "2m", "--yes"}
+	for range 100 {
+		r := w.cli(t, ask...)
+		waits := pending.FindStringSubmatch(r.stderr)
+		if waits == nil {
+			r.exits(t, 0)
+			return
+		}
+		w.must(t, "action", "wait", waits[1])
+	}
+	t.Fatalf("an action of %s ends, and is still waited for", from)
 }
 
 // alive reports whether a process is there, as more than a zombie.
@@ -267,7 +287,7 @@ func TestUniqueMoves(t *testing.T) {
 	if got := a.initPID(t, "db"); !alive(got) || w.lease(t).Epoch != third.Epoch {
 		t.Error("what was refused has stopped it")
 	}
-	w.must(t, "ct", "move", "edge-01/db", "edge-02", "--reason", "new disks", "--wait", "2m", "--yes")
+	w.moves(t, "edge-01/db", "edge-02", "new disks")
 	w.container(t, "edge-02/db", "runs", func(c ct) bool { return c.State == "running" })
 	w.container(t, "edge-01/db", "is stopped", func(c ct) bool { return c.State == "stopped" })
 	fourth := w.lease(t)
