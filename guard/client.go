@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 )
@@ -52,11 +53,28 @@ func (c *Client) Set(ctx context.Context, t Table) error {
 	return nil
 }
 
+// A guard that ends takes connections until it is gone, and resets them. Then it is asked
+// again, at most tries times, after pauses that begin with firstPause and double.
+const (
+	tries      = 4
+	firstPause = 50 * time.Millisecond
+)
+
 // ask sends a line and takes the answer. If the guard is gone, another one is started.
 func (c *Client) ask(ctx context.Context, line []byte) (a answer, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for range 2 {
+	for try := range tries {
+		if errors.Is(err, os.ErrDeadlineExceeded) && try > 1 {
+			break // it is there, and says nothing
+		}
+		if try > 1 { // the first time its connection may be of a guard before it
+			select {
+			case <-ctx.Done():
+				return a, context.Cause(ctx)
+			case <-time.After(firstPause << (try - 2)):
+			}
+		}
 		if c.conn == nil {
 			if err = c.dial(ctx); err != nil {
 				return a, err

@@ -185,6 +185,38 @@ func TestClient(t *testing.T) {
 	conn.Close()
 }
 
+// TestGuardThatEnds: a guard that is about to end resets connections until it is gone. It is
+// asked again, and the next one answers.
+func TestGuardThatEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := run(t, newKiller(0))
+	ctx, cancel := context.WithCancel(context.Background())
+	var served sync.WaitGroup
+	t.Cleanup(func() { cancel(); served.Wait() })
+	served.Go(func() {
+		for range 3 {
+			conn, err := l.Accept()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			conn.Close()
+		}
+		_ = g.Serve(ctx, l)
+	})
+	c := NewClient(path, nil)
+	if _, err := c.Held(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestKillEndsAGroup kills real processes of a real control group, children and all, and
 // no other.
 func TestKillEndsAGroup(t *testing.T) {
