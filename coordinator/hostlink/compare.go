@@ -38,6 +38,7 @@ type comparison struct {
 	audit      protocol.Position // newest head of the host's own audit log that it told of
 	ordered    uint64            // how many orders the host has
 	rolledBack string            // why the host must have gone back in time; empty if it did not
+	judged     bool              // it was quarantined before
 	// adopt tells that a person readmitted the host since its last hello: what
 	// it lacks is not held against it, and its streams go on where it stands.
 	adopt bool
@@ -52,7 +53,7 @@ type comparison struct {
 func compare(k known, h *protocol.Hello) comparison {
 	c := comparison{
 		host: k.host, freed: make(map[protocol.Stream]uint64), down: make(map[protocol.Stream]core.StreamState),
-		audit: k.host.Inventory.Audit, adopt: k.host.Store.IsZero(), asks: k.asks,
+		audit: k.host.Inventory.Audit, adopt: k.host.Store.IsZero(), judged: k.host.Quarantined != "", asks: k.asks,
 	}
 	fresh := k.host.Store != h.Store
 	switch {

@@ -168,6 +168,9 @@ func (l *link) keepInventory(h *protocol.Heartbeat) {
 		if err := tellChanges(c.base, tx, l.host, host.Inventory, kept, string(protocol.HostParty(l.host)), protocol.ActionID{}); err != nil {
 			return err
 		}
+		if host.Quarantined != "" {
+			back = "" // it is judged already, and a person may readmit it from here on
+		}
 		host.Inventory, has = kept, kept.Containers
 		question, asks = nil, protocol.Digest{}
 		rules, err = c.cfg.Rules.Next(tx, host)

@@ -108,7 +108,8 @@ func (l *link) prove() error {
 	if found.asks {
 		c.cfg.Questions.Begin(l.host)
 	}
-	if found.rolledBack != "" {
+	// A host that is judged already may have been readmitted since.
+	if found.rolledBack != "" && !found.judged {
 		c.cfg.Standing.Quarantine(l.host, found.rolledBack)
 		c.base.News.AskAll()
 	}
