@@ -129,12 +129,12 @@ func (h *holder) sorted() []Held {
 	return slices.SortedFunc(maps.Values(h.held), func(a, b Held) int { return strings.Compare(a.CTID.String(), b.CTID.String()) })
 }
 
-// every is how far leases are apart: a third of what a grant is good for, as long as
-// something is held by it.
+// every is how far leases are apart: a third of what a grant is good for, so that the
+// coordinator knows a host as present before it gives it anything to hold.
 func (h *holder) every() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.names)+len(h.held) == 0 || h.ttl <= 0 {
+	if h.ttl <= 0 {
 		return every
 	}
 	return max(time.Second, min(every, h.ttl/3))

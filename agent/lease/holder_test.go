@@ -87,6 +87,32 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
+// TestEvery: leases are a third apart of what a grant is good for, also while nothing is
+// held: a host that could hold something is not to look lost.
+func TestEvery(t *testing.T) {
+	now := int64(1000)
+	l := newHolder(&table{}, &now)
+	if got := l.holder.every(); got != 30*time.Second {
+		t.Errorf("before a grant they are %s apart", got)
+	}
+	for i, c := range []struct {
+		ttl  int64
+		held []protocol.LeaseHeld
+		want time.Duration
+	}{
+		{12_000, nil, 4 * time.Second},
+		{12_000, grantOf(one, old), 4 * time.Second},
+		{90_000, nil, 30 * time.Second},
+		{900_000, nil, 30 * time.Second},
+		{1000, nil, time.Second},
+	} {
+		l.holder.granted(t.Context(), c.held, protocol.Seq{K: uint64(i + 1)}, now, c.ttl)
+		if got := l.holder.every(); got != c.want {
+			t.Errorf("with grants of %d ms for %d containers they are %s apart, want %s", c.ttl, len(c.held), got, c.want)
+		}
+	}
+}
+
 // TestRelease: the guard is told at once of what has ended, for another container may get
 // its name. A guard that does not answer then is told with the next lease.
 func TestRelease(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
-// every is how often a lease is asked for while nothing unique is held: three times
-// within the time to live of a grant. The coordinator wants one sooner if it needs it.
+// every is how often a lease is asked for until a grant says how long it is good for, and
+// the most that leases are apart. The coordinator wants one sooner if it needs it.
 const every = 30 * time.Second
 
 // patience is how long the connection may take for a lease.

@@ -12,8 +12,8 @@ import (
 )
 
 // heardFresh is how young the newest sign of a host must be for an order to be
-// numbered: what cannot arrive now waits here and not on the wire. A host with nothing
-// unique sends a lease every 30 s; one that is older than heardDue is asked for.
+// numbered: what cannot arrive now waits here and not on the wire. A host sends a lease at
+// least every 30 s; one that is older than heardDue is asked for.
 const heardFresh, heardDue = time.Minute, 32 * time.Second
 
 // presence is what was heard of one host and how much of it is proven. It is

@@ -130,7 +130,7 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 		if slices.Contains(q.Lose, h.ID) {
 			continue
 		}
-		s.hosts = append(s.hosts, r.cfg.Placing.candidate(h, r.hosts[h.ID], r.cfg.Reachable(h.ID), taken[h.ID], fenced[h.ID], least))
+		s.hosts = append(s.hosts, r.cfg.Placing.candidate(h, r.hosts[h.ID], r.here(h.ID), taken[h.ID], fenced[h.ID], least))
 	}
 	s.hosts = append(s.hosts, q.Add...)
 	return s, nil
@@ -263,7 +263,16 @@ func labelsOf(h core.Host) map[string]string {
 	return all
 }
 
-// candidate is a host as placement sees it, with what the workloads on it take. fenced says
+// here reports whether a host is connected and has sent a lease in the time for which one
+// is good: what a host is given whose last lease is older would be taken back at once. The
+// caller holds the lock.
+func (r *Room) here(host protocol.HostID) bool {
+	h := r.hosts[host]
+	return h != nil && r.cfg.Reachable(host) && r.base.Boot()-h.heardMS < r.cfg.Timing.TTL.Milliseconds()
+}
+
+// candidate is a host as placement sees it, with what the workloads on it take. here
+// tells that it can be given something now, and fenced says
 // why the room that fences keeps it closed.
 func (rules Placing) candidate(h core.Host, known *holder, here bool, taken placement.Size, fenced string, least unique.SelfFence) placement.Host {
 	p := placement.Host{Name: string(h.ID), Labels: labelsOf(h)}
@@ -286,7 +295,7 @@ func (rules Placing) candidate(h core.Host, known *holder, here bool, taken plac
 		p.Closed, p.Empties = "it is drained", true
 	case h.Availability.State != core.Open:
 		p.Closed = "it is " + map[core.AvailabilityState]string{core.Cordoned: "cordoned", core.Maintenance: "in maintenance"}[h.Availability.State]
-	case known == nil || !here:
+	case !here:
 		p.Closed = "it is away"
 	case !known.Fence.AtLeast(least):
 		p.Closed = fmt.Sprintf("nothing there kills a workload when its lease ends (self-fence %s, want %s): set unique.guard = true in its agent.toml", known.Fence, least)

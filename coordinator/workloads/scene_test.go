@@ -128,6 +128,26 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestSilentIsGivenNothing: a host that is connected, and has sent no lease for as long as
+// one is good, is given no workload: it would be lost in the moment in which it holds it.
+func TestSilentIsGivenNothing(t *testing.T) {
+	s := born(t, "none")
+	for range 14 { // b is connected, and its leases do not come
+		s.renew("a", protocol.Seq{})
+		s.later(10 * time.Second)
+	}
+	s.off["a"], s.closed["a"] = true, true
+	s.later(3 * time.Second)
+	if w := s.only(); w.Phase != unique.Free || len(s.asked) > 0 || len(s.Suspects()) > 0 || !strings.Contains(w.Why, "b: it is away") {
+		t.Fatalf("%+v, asked %v, suspected %+v", w, s.asked, s.Suspects())
+	}
+	s.renew("b", protocol.Seq{})
+	s.later(time.Minute)
+	if w := s.only(); w.Phase != unique.Held || w.Host != "b" || len(s.Suspects()) > 0 {
+		t.Errorf("%+v, suspected %+v", w, s.Suspects())
+	}
+}
+
 // TestDrain: what can leave a drained host moves, under a higher epoch, and what has its
 // data there stays; a host that is open again takes new ones.
 func TestDrain(t *testing.T) {
