@@ -44,6 +44,9 @@ func fsckCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 			if output != "text" && output != "json" {
 				return daemon.Usage(fmt.Errorf("-o %s: want text or json", output))
 			}
+			if err := needsRoot("fsck", os.Geteuid()); err != nil {
+				return err
+			}
 			c, _, err := configured()
 			if err != nil {
 				return err

@@ -29,6 +29,9 @@ func ownCommands(configured loader) hostcmd.Config {
 		},
 		Note: os.Getenv(rundir.NoteVariable),
 		Check: func(ctx context.Context) ([]api.Finding, error) {
+			if err := needsRoot("check", os.Geteuid()); err != nil {
+				return nil, err
+			}
 			c, _, err := configured()
 			if err != nil {
 				return nil, err

@@ -50,9 +50,22 @@ func (s state) policy(fleet protocol.FleetID) string {
 	return s.path("policy-" + fleet.String() + ".json")
 }
 
+// needsRoot refuses a command to a user other than root: without the rights to read what
+// belongs to the agent it would tell that nothing is there.
+func needsRoot(command string, uid int) error {
+	if uid == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: user %d may not read what belongs to the agent; run it as root: sudo hostler-agent %s", errRefused, uid, command)
+}
+
 // prepare makes the directory, and finishes what leave has begun.
 func (s state) prepare() error {
-	if err := os.MkdirAll(string(s), 0o700); err != nil {
+	err := os.MkdirAll(string(s), 0o700)
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("make the state directory: %w; run it as root", err)
+	}
+	if err != nil {
 		return fmt.Errorf("make the state directory: %w", err)
 	}
 	if _, err := os.Stat(s.leaving()); err == nil {

@@ -42,8 +42,18 @@ func TestOneBitOfTheMembership(t *testing.T) {
 	}
 }
 
-// TestLockSoon: whoever is killed may still have a child on its way to another
-// program that holds the lock.
+// TestNeedsRoot: a user who may not look is told so, and not that nothing was found.
+func TestNeedsRoot(t *testing.T) {
+	if err := needsRoot("fsck", 0); err != nil {
+		t.Errorf("root: %v", err)
+	}
+	if err := needsRoot("fsck", 65534); !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "sudo hostler-agent fsck") {
+		t.Errorf("a user: %v", err)
+	}
+}
+
+// TestLockSoon: an agent that was killed may have left a child, on its way to another
+// program, that still holds the lock.
 func TestLockSoon(t *testing.T) {
 	s := state(t.TempDir())
 	held, err := s.lock(lockRun)

@@ -147,6 +147,9 @@ func Load(from Source, target any) (Origin, error) {
 func (o Origin) file(path string, target any) error {
 	known := fields("", reflect.TypeOf(target).Elem())
 	b, err := durable.ReadFile(path, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read configuration: %w; name another one with --config", err)
+	}
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}

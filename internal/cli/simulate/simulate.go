@@ -49,7 +49,7 @@ device-mixed (it answers for another of its hosts whether that is on).`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		w, err := read(ui.In, args[0])
 		if err != nil {
-			return term.Usage("hostler sim --help", "%s: %s", args[0], err)
+			return term.Usage("hostler sim --help", "%s", err)
 		}
 		if !quiet {
 			w.Log = func(at time.Duration, text string) { fmt.Fprintf(ui.Out, "%-12s %s\n", at, text) }
@@ -68,7 +68,11 @@ func read(stdin io.Reader, path string) (sim.World, error) {
 		return sim.World{}, err
 	}
 	defer f.Close()
-	return sim.Parse(f)
+	w, err := sim.Parse(f)
+	if err != nil {
+		return sim.World{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return w, nil
 }
 
 // report prints what a play came to.
