@@ -115,6 +115,10 @@ func (p *picture) obstacles() (why []string) {
 	}
 	to, d := p.to.ID, p.details
 	add(p.from.Arch != "" && p.to.Arch != "" && p.from.Arch != p.to.Arch, "its files are for %s, and %s is %s", p.from.Arch, to, p.to.Arch)
+	for _, missing := range p.to.Unsupported {
+		what, reason, _ := strings.Cut(missing, ": ")
+		add(what == p.source.Runtime, "%s makes no containers of %s: %s", to, what, reason)
+	}
 	add(slices.ContainsFunc(p.others, func(c api.Container) bool { return c.Name == p.name }), "%s has another container %s", to, p.name)
 	add(p.source.State == "frozen", "it is frozen; let it run first: hostler ct unfreeze")
 	add(len(d.Snapshots) > 0 && !p.dropSnapshots, "it has %d snapshots, which do not move; ask with --drop-snapshots to lose them", len(d.Snapshots))
