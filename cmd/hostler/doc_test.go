@@ -26,6 +26,9 @@ func TestReference(t *testing.T) {
 	b.WriteString("# hostler, the operator's program\n\n")
 	b.WriteString("Every command, as `--help` shows it. Written by `go test ./cmd/hostler -run TestReference -update`.\n")
 	cmd := root(newDispatcher(&term.UI{Getenv: func(string) string { return "" }}))
+	b.WriteString("\n## Contents\n\n")
+	listCommands(&b, cmd, "")
+	b.WriteString("- [Codes of refused requests](#codes-of-refused-requests)\n")
 	describe(t, &b, cmd)
 	b.WriteString("\n## Codes of refused requests\n\n")
 	b.WriteString("The API answers a request that it refuses with a problem (RFC 9457) whose `code` is one of these; `hostler` ends with the exit code beside it.\n\n")
@@ -67,10 +70,27 @@ func describe(t *testing.T, b *bytes.Buffer, cmd *cobra.Command) {
 	if !cmd.HasSubCommands() && cmd.Example == "" {
 		t.Errorf("%s has no example", cmd.CommandPath())
 	}
+	for _, c := range documented(cmd) {
+		describe(t, b, c)
+	}
+}
+
+// documented are the commands below one that the page has.
+func documented(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() && c.Name() != "help" && c.Name() != "completion" {
-			describe(t, b, c)
+			all = append(all, c)
 		}
+	}
+	return all
+}
+
+// listCommands writes the contents: each command with what it does, and a link to it.
+func listCommands(b *bytes.Buffer, cmd *cobra.Command, indent string) {
+	path := cmd.CommandPath()
+	fmt.Fprintf(b, "%s- [%s](#%s): %s\n", indent, path, strings.ReplaceAll(path, " ", "-"), cmd.Short)
+	for _, c := range documented(cmd) {
+		listCommands(b, c, indent+"  ")
 	}
 }
 

@@ -78,7 +78,7 @@ func root(d *dispatch.Dispatcher) *cobra.Command {
 	keys := keyring.New(d.Env)
 	files := transfer.New(d)
 	many := batch.New(d, files)
-	root := term.Group("hostler", "Run hosts and containers, from anywhere, and know what became of it",
+	root := term.Group("hostler", "Run commands and containers on hosts anywhere, and know how each ended",
 		fleet.Command(d.Env, keys), keys.Command(), policies.Command(many, keys), containers.Command(many, append(measure.ContainerCommands(d), move.Command(d))...), containers.Snapshots(many), containers.Volumes(many), images.Command(d), backups.Command(d, containers.BackupSchedule(many)), networks.Command(d), many.Command(),
 		files.Push(), files.Pull(), actions.Command(d, keys, run.OfActions(many)...), actions.Why(d), doctor.Command(d), doctor.Bundle(d), version(), manual.Command(1, buildinfo.Version))
 	for _, more := range [][]*cobra.Command{actions.Kinds(d.UI), access.Commands(d.Env), hosts.Commands(d.Env, append(fences.HostCommands(d.Env, keys), doctor.HostCheck(d), upgrade.Command(many), containers.ExplainHost(d.Env))...), measure.Commands(d), run.Commands(many), auditlog.Commands(d), devfleet.Commands(d.UI), {simulate.Command(d.UI, placements.WhatIf(d.Env)), drill.Command(d), placements.Command(d.Env), fences.Command(d.Env, keys)}} {
