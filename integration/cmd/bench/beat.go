@@ -84,7 +84,7 @@ const (
 // come from a thousand hosts at once. Each host waits for the receipt of one before it
 // sends the next. What they sign is signed meanwhile, by the other process.
 func (b thousand) heartbeats(ctx context.Context) error {
-	return b.ofMany(ctx, func(f *fleet, s *swarmProcess) error {
+	return b.ofMany(ctx, manyHosts, func(f *fleet, s *swarmProcess) error {
 		if _, err := s.say("work"); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (b thousand) heartbeats(ctx context.Context) error {
 			if err != nil {
 				return nil, err
 			}
-			seconds, err := s.say("beat")
+			seconds, err := s.say(fmt.Sprintf("beat %d", beatsEach))
 			if err != nil {
 				return nil, err
 			}
@@ -112,14 +112,14 @@ func (b thousand) heartbeats(ctx context.Context) error {
 }
 
 // beats has all workers send heartbeats, until the last one has the receipt of its last.
-func (s *swarm) beats(ctx context.Context) (time.Duration, error) {
+func (s *swarm) beats(ctx context.Context, each int) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, swarmPatience)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
 	begin := time.Now()
 	for _, w := range s.workers {
 		g.Go(func() error {
-			for range beatsEach {
+			for range each {
 				if err := w.beatOnce(ctx); err != nil {
 					return fmt.Errorf("a heartbeat of %s: %w", w.ID, err)
 				}
@@ -131,22 +131,51 @@ func (s *swarm) beats(ctx context.Context) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
+// tells is what a worker tells in its newest heartbeat. The caller holds the lock.
+func (w *worker) tells() beat.State {
+	s := beatState(beatContainers)
+	s.Host.Hostname, s.Host.Load1000 = w.ID, int64(w.told)
+	if w.made%2 == 1 {
+		s.Containers[0].State = "stopped"
+	}
+	return s
+}
+
 // beatOnce sends a full heartbeat and waits for its receipt.
 func (w *worker) beatOnce(ctx context.Context) error {
-	s := beatState(beatContainers)
+	return w.tell(ctx, func() protocol.Heartbeat {
+		w.told++
+		s := w.tells()
+		return protocol.Heartbeat{Digest: beat.Sum(s).Digest(), Host: &s.Host, Containers: s.Containers}
+	})
+}
+
+// changeOnce sends a heartbeat that tells of one change since the one before, and waits
+// for its receipt.
+func (w *worker) changeOnce(ctx context.Context) error {
+	return w.tell(ctx, func() protocol.Heartbeat {
+		base, before := w.told, beat.Sum(w.tells())
+		w.told, w.made = w.told+1, w.made+1
+		s := w.tells()
+		d := beat.Make(before, beat.Sum(s), s)
+		return protocol.Heartbeat{Base: base, Digest: d.Digest, Figures: &d.Figures, Containers: d.Containers}
+	})
+}
+
+// tell sends the heartbeat of the number that next comes to, and waits for its receipt.
+func (w *worker) tell(ctx context.Context, next func() protocol.Heartbeat) error {
 	w.mu.Lock()
-	w.told++
-	told := w.told
-	s.Host.Hostname, s.Host.Load1000 = w.ID, int64(told)
-	sum := beat.Sum(s)
+	h := next()
+	h.AsOf, h.Part, h.Parts = w.told, 1, 1
 	err := w.state(protocol.ChannelHeartbeat, protocol.TypeHeartbeat, func(hd protocol.Header) any {
-		return protocol.Heartbeat{Header: hd, AsOf: told, Part: 1, Parts: 1, Digest: sum.Digest(), Host: &s.Host, Containers: s.Containers}
+		h.Header = hd
+		return h
 	})
 	w.mu.Unlock()
 	for err == nil {
 		select {
 		case durable := <-w.durable:
-			if durable >= told {
+			if durable >= h.AsOf {
 				return nil
 			}
 		case <-ctx.Done():

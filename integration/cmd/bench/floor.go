@@ -52,9 +52,9 @@ func (f floors) roundtrip() float64 { return f.noop() + f.exec }
 func (f floors) cli() float64 { return f.roundtrip() + f.exec }
 
 // storm is how long the processors take, in seconds, for a handshake and a signed
-// question and answer of each host.
-func (f floors) storm() float64 {
-	return stormHosts * (f.dial + sealed*f.keys) / float64(runtime.NumCPU()) / 1000
+// question and answer of each of n hosts.
+func (f floors) storm(n int) float64 {
+	return float64(n) * (f.dial + sealed*f.keys) / float64(runtime.NumCPU()) / 1000
 }
 
 // keysUS is in microseconds.

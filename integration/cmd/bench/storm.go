@@ -31,10 +31,24 @@ import (
 const stormHosts = 2000
 
 // storm measures how long a coordinator takes until each of its hosts has its
-// answer. The coordinator is the built program, with a fleet of its own; the
-// hosts are simulated by one other process, with certificates and signed hellos
-// of their own.
-func (b *bench) storm(ctx context.Context) (err error) {
+// answer.
+func (b *bench) storm(ctx context.Context) error {
+	return b.stormOf(ctx, stormHosts, func(_ *fleet, s *swarmProcess) error {
+		want := row{name: "storm2k_s", unit: "s", target: 3, floor: func(f floors) float64 { return f.storm(stormHosts) }}
+		return b.best(ctx, []row{want}, func() ([]float64, error) {
+			seconds, err := s.say("connect 0s")
+			if err != nil {
+				return nil, err
+			}
+			return []float64{seconds}, pause(ctx, settle) // the coordinator notes that they have gone
+		})
+	})
+}
+
+// stormOf has something measured on a coordinator of its own, the built program, whose n
+// hosts are simulated by one other process, with certificates and signed hellos of their
+// own: they are ready to connect.
+func (b *bench) stormOf(ctx context.Context, n int, do func(*fleet, *swarmProcess) error) (err error) {
 	f, err := newFleet(b.fleet.bin)
 	if err != nil {
 		return err
@@ -46,8 +60,8 @@ func (b *bench) storm(ctx context.Context) (err error) {
 	if err := f.initCoordinator(ctx); err != nil {
 		return err
 	}
-	if err := f.populate(ctx, stormHosts, ""); err != nil {
-		return fmt.Errorf("making %d hosts: %w", stormHosts, err)
+	if err := f.populate(ctx, n, ""); err != nil {
+		return fmt.Errorf("making %d hosts: %w", n, err)
 	}
 	if err := f.startCoordinator(ctx); err != nil {
 		return err
@@ -56,14 +70,7 @@ func (b *bench) storm(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	want := row{name: "storm2k_s", unit: "s", target: 3, floor: floors.storm}
-	return errors.Join(b.best(ctx, []row{want}, func() ([]float64, error) {
-		seconds, err := s.round()
-		if err != nil {
-			return nil, err
-		}
-		return []float64{seconds}, pause(ctx, settle) // the coordinator notes that they have gone
-	}), s.close())
+	return errors.Join(do(f, s), s.close())
 }
 
 // populate makes hosts known to a coordinator that does not run, as if each had
@@ -227,10 +234,6 @@ func (f *fleet) startSwarm(ctx context.Context) (*swarmProcess, error) {
 	}
 	return s, nil
 }
-
-// round has all hosts connect and returns how many seconds it took until the
-// last one had its answer.
-func (s *swarmProcess) round() (float64, error) { return s.say("connect") }
 
 // say has the swarm do something and returns its answer.
 func (s *swarmProcess) say(what string) (float64, error) {

@@ -14,6 +14,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,9 +54,10 @@ type swarmHost struct {
 // swarmPatience is how long one round may take.
 const swarmPatience = time.Minute
 
-// serveSwarm lets the hosts of a file connect, all at once, each time a line
-// comes in, and answers with the seconds that it took. The line "work" has them stay, and
-// "beat" has those send heartbeats.
+// serveSwarm does with the hosts of a file what each line says that comes in, and answers
+// with the seconds that it took: "connect WINDOW" has all connect anew, each at its moment
+// of that time, "work" has them stay, "beat N" has those send N heartbeats each, and "live"
+// has them live for a while as hosts do.
 func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -79,20 +82,22 @@ func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Wri
 	fmt.Fprintln(stdout, "ready")
 	lines := bufio.NewScanner(stdin)
 	defer s.dismiss()
-	for round := 0; lines.Scan(); round++ {
-		if lines.Text() == "work" {
-			if err := s.work(ctx); err != nil {
-				return err
-			}
-			fmt.Fprintln(stdout, 0)
-			continue
-		}
+	rounds := 0 // of those in which all hosts connect anew
+	for lines.Scan() {
 		var took time.Duration
 		var err error
-		if lines.Text() == "beat" {
-			took, err = s.beats(ctx)
-		} else {
-			took, err = s.connect(ctx, round)
+		switch verb, given, _ := strings.Cut(lines.Text(), " "); verb {
+		case "work":
+			err = s.work(ctx)
+		case "beat":
+			n, _ := strconv.Atoi(given) // of this program
+			took, err = s.beats(ctx, n)
+		case "live":
+			took, err = s.live(ctx)
+		default:
+			window, _ := time.ParseDuration(given) // likewise
+			took, err = s.connect(ctx, rounds, window)
+			rounds++
 		}
 		if err != nil {
 			return err
@@ -102,9 +107,9 @@ func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Wri
 	return lines.Err()
 }
 
-// connect has all hosts connect and waits for all their answers; then it ends
-// the connections.
-func (s *swarm) connect(ctx context.Context, round int) (time.Duration, error) {
+// connect has all hosts connect, spread evenly over a window, and waits for all their
+// answers; then it ends the connections.
+func (s *swarm) connect(ctx context.Context, round int, window time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, swarmPatience)
 	defer cancel()
 	roots := x509.NewCertPool()
@@ -125,6 +130,9 @@ func (s *swarm) connect(ctx context.Context, round int) (time.Duration, error) {
 	begin := time.Now()
 	for i := range s.Hosts {
 		g.Go(func() error {
+			if err := pause(ctx, window*time.Duration(i)/time.Duration(len(s.Hosts))); err != nil {
+				return err
+			}
 			c, err := s.Hosts[i].connect(ctx, s.Address, roots, round)
 			if err != nil {
 				return fmt.Errorf("host %s: %w", s.Hosts[i].ID, err)

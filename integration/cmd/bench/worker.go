@@ -29,7 +29,7 @@ type thousand struct{ *bench }
 // that asks for it until it has every result. The hosts are simulated by one other
 // process; what they sign is signed then.
 func (b thousand) runMany(ctx context.Context) error {
-	return b.ofMany(ctx, func(f *fleet, s *swarmProcess) error {
+	return b.ofMany(ctx, manyHosts, func(f *fleet, s *swarmProcess) error {
 		want := row{name: "run_1000_hosts_s", unit: "s", target: 3, floor: floors.many}
 		return b.best(ctx, []row{want}, func() ([]float64, error) {
 			if _, err := s.say("work"); err != nil {
@@ -47,9 +47,9 @@ func (b thousand) runMany(ctx context.Context) error {
 	})
 }
 
-// ofMany has something measured on a coordinator of its own with a thousand hosts, which
-// are simulated by one other process.
-func (b thousand) ofMany(ctx context.Context, do func(*fleet, *swarmProcess) error) (err error) {
+// ofMany has something measured on a coordinator of its own with n hosts, which are
+// simulated by one other process.
+func (b thousand) ofMany(ctx context.Context, n int, do func(*fleet, *swarmProcess) error) (err error) {
 	f, err := newFleet(b.fleet.bin)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (b thousand) ofMany(ctx context.Context, do func(*fleet, *swarmProcess) err
 	for _, step := range []func() error{
 		f.configure,
 		func() error { return f.initCoordinator(ctx) },
-		func() error { return f.populate(ctx, manyHosts, f.path("keys")) },
+		func() error { return f.populate(ctx, n, f.path("keys")) },
 		func() error { return f.startCoordinator(ctx) },
 		func() error {
 			_, err := f.must(ctx, "hostler", "login", f.url(), "--token", f.token, "--ca", f.ca())
@@ -120,6 +120,7 @@ type worker struct {
 	seq  uint64 // of accepted actions
 	beat uint64 // leases
 	told uint64 // heartbeats
+	made uint64 // changes that they told
 }
 
 // work has all hosts connect, if they have not yet, and say that they are there.

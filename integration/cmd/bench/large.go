@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// The largest fleet that one coordinator is to serve, and how its hosts live: each sends
+// a lease every 30 s, and of one in ten a container changes each minute.
+const (
+	largeHosts = 10_000
+	leaseEvery = 30 * time.Second
+	changing   = 10
+	liveFor    = time.Minute
+	// comeBack is the window over which a coordinator has its hosts come back.
+	comeBack = 20 * time.Second
+)
+
+// large is what is measured with ten thousand hosts.
+type large struct{ *bench }
+
+func (b large) measure(ctx context.Context) error {
+	if err := b.live(ctx); err != nil {
+		return err
+	}
+	return b.storms(ctx)
+}
+
+// live measures what a coordinator takes while its hosts live, and how long a change takes
+// until the coordinator holds it durably. The processor time is a share of all processors;
+// the memory is that at the end.
+func (b large) live(ctx context.Context) error {
+	return thousand{b.bench}.ofMany(ctx, largeHosts, func(f *fleet, s *swarmProcess) error {
+		fmt.Fprintln(b.talk, "measuring hosts10k_cpu_pct")
+		for _, line := range []string{"work", "beat 1"} {
+			if _, err := s.say(line); err != nil {
+				return err
+			}
+		}
+		if err := pause(ctx, settle); err != nil {
+			return err
+		}
+		before, _, err := cpu(f.coordinator)
+		if err != nil {
+			return err
+		}
+		p99, err := s.say("live")
+		if err != nil {
+			return err
+		}
+		after, _, err := cpu(f.coordinator)
+		if err != nil {
+			return err
+		}
+		memory, err := rss(f.coordinator)
+		if err != nil {
+			return err
+		}
+		b.add("hosts10k_rss_mb", memory, 900)
+		b.report.figures = append(b.report.figures,
+			row{name: "hosts10k_cpu_pct", unit: "%", target: 15}.figure((after-before)/ms(liveFor)/float64(runtime.NumCPU())*100, floors{}),
+			row{name: "hosts10k_apply_p99_ms", unit: "ms", target: 50}.figure(p99*1000, floors{}))
+		return nil
+	})
+}
+
+// storms measures how long it takes until each host has its answer: when all come back at
+// once, and when they come back over the window. API answers are timed meanwhile.
+func (b large) storms(ctx context.Context) error {
+	return b.stormOf(ctx, largeHosts, func(f *fleet, s *swarmProcess) error {
+		p, err := newProbe(f.url(), f.ca(), f.token)
+		if err != nil {
+			return err
+		}
+		defer p.client.CloseIdleConnections()
+		fmt.Fprintln(b.talk, "measuring storm10k_at_once_s")
+		var answers []float64
+		storm := func(window time.Duration) (seconds float64, err error) {
+			asking, stop := context.WithCancel(ctx)
+			var g errgroup.Group
+			g.Go(func() error {
+				for pause(asking, 50*time.Millisecond) == nil {
+					begin := time.Now()
+					if _, err := p.call(ctx, http.MethodGet, "/v1/hosts?limit=100", nil); err != nil {
+						return err
+					}
+					answers = append(answers, ms(time.Since(begin)))
+				}
+				return nil
+			})
+			seconds, err = s.say("connect " + window.String())
+			stop()
+			if failed := g.Wait(); err == nil {
+				err = failed
+			}
+			return seconds, err
+		}
+		atOnce, err := storm(0)
+		if err != nil {
+			return err
+		}
+		if err := pause(ctx, settle); err != nil {
+			return err
+		}
+		spread, err := storm(comeBack)
+		if err != nil {
+			return err
+		}
+		f10k, err := b.calibrate(ctx)
+		if err != nil {
+			return err
+		}
+		floor := func(f floors) float64 { return f.storm(largeHosts) }
+		b.report.figures = append(b.report.figures,
+			row{name: "storm10k_at_once_s", unit: "s", target: 10, floor: floor}.figure(atOnce, f10k),
+			row{name: "storm10k_online_s", unit: "s", target: 30, floor: func(f floors) float64 { return max(comeBack.Seconds(), floor(f)) }}.figure(spread, f10k),
+			row{name: "storm10k_api_p99_ms", unit: "ms", target: 500}.figure(percentile(answers, 99), floors{}))
+		return nil
+	})
+}
+
+// live has all workers live as hosts do, and returns how long the slowest of a hundred
+// changes took until its receipt came.
+func (s *swarm) live(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveFor)
+	defer cancel()
+	g, working := errgroup.WithContext(ctx)
+	var mu sync.Mutex
+	var took []float64
+	g.Go(func() error {
+		return s.inTurn(working, leaseEvery, 1, func(w *worker) error { return w.lease() })
+	})
+	g.Go(func() error {
+		return s.inTurn(working, time.Minute, changing, func(w *worker) error {
+			g.Go(func() error {
+				begin := time.Now()
+				if err := w.changeOnce(working); err != nil && working.Err() == nil {
+					return fmt.Errorf("a change of %s: %w", w.ID, err)
+				} // what is not receipted when the time is over took at least so long
+				mu.Lock()
+				defer mu.Unlock()
+				took = append(took, time.Since(begin).Seconds())
+				return nil
+			})
+			return nil
+		})
+	})
+	if err := g.Wait(); err != nil {
+		return 0, err
+	}
+	if len(took) == 0 {
+		return 0, fmt.Errorf("no change was receipted within %s", liveFor)
+	}
+	return time.Duration(percentile(took, 99) * float64(time.Second)), nil
+}
+
+// inTurn does something with each nth worker once in a period, evenly spread over it,
+// until ctx ends.
+func (s *swarm) inTurn(ctx context.Context, period time.Duration, nth int, do func(*worker) error) error {
+	count := len(s.workers) / nth
+	begin := time.Now()
+	for i := 0; ; i++ {
+		at := begin.Add(period * time.Duration(i/count)).Add(period * time.Duration(i%count) / time.Duration(count))
+		if wait := time.Until(at); wait > 0 && pause(ctx, wait) != nil || ctx.Err() != nil {
+			return nil
+		}
+		if err := do(s.workers[i%count*nth]); err != nil {
+			return err
+		}
+	}
+}
