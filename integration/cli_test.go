@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostler-io/hostler/api"
 )
@@ -110,27 +111,38 @@ type ct struct {
 }
 
 // container waits until the coordinator has heard that a container is as ok
-// wants it.
+// wants it. It may not know the container yet.
 func (w *world) container(t testing.TB, name, what string, ok func(ct) bool) ct {
 	t.Helper()
-	p := w.start(t, "hostler", "ct", "show", name, "--watch", "-o", "json")
-	defer p.end(t, kill)
-	var found ct
-	until(t, &p.out.change, name+" "+what, func() bool {
+	for end := time.Now().Add(patience); ; elapse(t, 100*time.Millisecond) {
+		p := w.start(t, "hostler", "ct", "show", name, "--watch", "-o", "json")
+		found, seen := p.shows(t, name+" "+what, ok)
+		if seen {
+			p.end(t, kill)
+			return found
+		}
+		if r := p.finish(t); r.code != 3 || time.Now().After(end) {
+			t.Fatalf("hostler ct show %s: %s", name, p.talk)
+		}
+	}
+}
+
+// shows waits until a program that watches a container prints it as ok wants it. It is
+// false if the program ended and printed nothing.
+func (p *process) shows(t testing.TB, what string, ok func(ct) bool) (found ct, seen bool) {
+	t.Helper()
+	until(t, &p.out.change, what, func() bool {
 		lines := p.out.lines()
 		if len(lines) == 0 {
-			if p.ended() {
-				t.Fatalf("hostler ct show %s: %s", name, p.talk)
-			}
-			return false
+			return p.ended()
 		}
-		found = ct{}
+		found, seen = ct{}, true
 		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &found); err != nil {
 			t.Fatalf("%v: %s", err, lines[len(lines)-1])
 		}
 		return ok(found)
 	})
-	return found
+	return found, seen
 }
 
 // metric sums the samples of a metric whose labels match.

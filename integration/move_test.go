@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/podmantest"
@@ -125,9 +124,6 @@ func TestMoveEnded(t *testing.T) {
 	l.must(t, "ct", "set", "edge-01/web", "--health-cmd", "--health-interval", "1s", "--health-start", "1h", "--health-action", "mark", "--", "test", "-e", "/srv/well")
 	p := l.start(t, "hostler", "ct", "move", "edge-01/web", "edge-02", "--yes")
 	p.says(t, p.talk, "make and start the container")
-	for end := time.Now().Add(patience); l.cli(t, "ct", "show", "edge-02/web").code != 0 && time.Now().Before(end); {
-		elapse(t, 200*time.Millisecond)
-	}
 	l.container(t, "edge-02/web", "runs", func(c ct) bool { return c.State == "running" })
 	l.must(t, "ct", "start", "edge-01/web")
 	l.must(t, "exec", "edge-01/web", "--", "sh", "-c", "echo new > /srv/row")
