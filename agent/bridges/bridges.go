@@ -38,7 +38,7 @@ type Config struct {
 	// Names has them find each other. If not, those that were told where to ask ask as the
 	// host does.
 	Names bool
-	// Log is told of servers of names that end. Default: nobody is.
+	// Log gets a line for each server of names that ends. Default: no lines are written.
 	Log *slog.Logger
 }
 

@@ -24,8 +24,8 @@ func files(t *testing.T) string {
 	return filepath.Join(dir, "names")
 }
 
-// TestNames: a network that has containers is served, those that run by their names, and
-// nobody else may ask. What its containers are told follows whether it is served at all.
+// TestNames: a network that has containers gets a server that knows the running ones by
+// their names and answers only them. Containers are told its address only while it runs.
 func TestNames(t *testing.T) {
 	cfg := Config{First: first, Mark: "test", Files: files(t), Names: true, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	inNetwork(t, func(t *testing.T) {

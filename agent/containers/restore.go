@@ -32,7 +32,7 @@ type Backups interface {
 	Latest(ctx context.Context, id container.CTID, hosts []protocol.HostID) (Restored, container.Image, error)
 }
 
-// Restored is a backup of which a unique container is made anew.
+// Restored describes the backup from which a unique container is made anew.
 type Restored struct {
 	Kind   container.Kind  // the runtime that it was of
 	Name   string          // TARGET:NAME

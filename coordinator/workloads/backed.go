@@ -11,7 +11,8 @@ import (
 // restoredEvent tells that a host has made a workload of a backup.
 const restoredEvent = "workload.restored"
 
-// tellRestore tells of which backup a workload was made, if that was just learnt.
+// tellRestore adds the event that names the backup from which a workload was made, if the
+// coordinator has just learnt it.
 func (r *Room) tellRestore(tx core.Tx, before string, w *core.Workload) error {
 	if w.Restored == before || w.Restored == "" {
 		return nil
@@ -20,7 +21,7 @@ func (r *Room) tellRestore(tx core.Tx, before string, w *core.Workload) error {
 }
 
 // carried takes the end of an action that makes a workload on its host: whether that host
-// has the newest data now. Of an action that is lost nobody knows what it has made.
+// has the newest data now. What a lost action has made is unknown.
 func carried(w *core.Workload, a *core.Action) {
 	if a.Kind != protocol.KindCreate {
 		return

@@ -31,8 +31,8 @@ func (s *stage) copyOn(h protocol.HostID) {
 }
 
 // TestDataInBackups: when the host of a workload is lost, another one makes it of a backup
-// of the hosts that have held it, and what that says of the backup is kept and told. The old
-// copy of the first host is started by nobody.
+// of the hosts that have held it; the name of the backup is kept and told. The old copy on
+// the first host is never started.
 func TestDataInBackups(t *testing.T) {
 	s := born(t, "backup")
 	s.copyOn("a")

@@ -100,8 +100,7 @@ func (b copying) exports(ctx context.Context, source own, root string) error {
 	})
 }
 
-// fill gives a root directory files of a megabyte, of which one half can be compressed and
-// the other cannot.
+// fill writes files of a megabyte into a root directory. Half of them can be compressed.
 func fill(root string) error {
 	info, err := os.Stat(root)
 	if err != nil {
