@@ -12,11 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -51,8 +53,12 @@ type swarmHost struct {
 	pair tls.Certificate
 }
 
-// swarmPatience is how long one round may take.
-const swarmPatience = time.Minute
+// swarmPatience is how long one round may take, and comeAgain after how long, about, a host
+// connects again whose connection was closed.
+const (
+	swarmPatience = time.Minute
+	comeAgain     = time.Second
+)
 
 // serveSwarm does with the hosts of a file what each line says that comes in, and answers
 // with the seconds that it took: "connect WINDOW" has all connect anew, each at its moment
@@ -128,20 +134,30 @@ func (s *swarm) connect(ctx context.Context, round int, window time.Duration) (t
 	}()
 	g, ctx := errgroup.WithContext(ctx)
 	begin := time.Now()
+	var again atomic.Int64
 	for i := range s.Hosts {
 		g.Go(func() error {
 			if err := pause(ctx, window*time.Duration(i)/time.Duration(len(s.Hosts))); err != nil {
 				return err
 			}
-			c, err := s.Hosts[i].connect(ctx, s.Address, roots, round)
-			if err != nil {
-				return fmt.Errorf("host %s: %w", s.Hosts[i].ID, err)
+			for {
+				c, err := s.Hosts[i].connect(ctx, s.Address, roots, round)
+				if err == nil {
+					conns[i] = c
+					return nil
+				}
+				// A coordinator that has too much to do closes connections; agents come again.
+				if pause(ctx, comeAgain/2+rand.N(comeAgain)) != nil {
+					return fmt.Errorf("host %s: %w", s.Hosts[i].ID, err)
+				}
+				again.Add(1)
 			}
-			conns[i] = c
-			return nil
 		})
 	}
 	err = g.Wait()
+	if n := again.Load(); n > 0 {
+		fmt.Fprintf(os.Stderr, "%d connections were closed before their answer, and made again\n", n)
+	}
 	return time.Since(begin), err
 }
 
