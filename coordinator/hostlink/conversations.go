@@ -152,6 +152,7 @@ type Conversations struct {
 	base *core.Base
 	wire *wire.Wire
 	cfg  Config
+	crew *crew
 
 	mu       sync.Mutex
 	links    map[protocol.HostID]*link
@@ -178,7 +179,9 @@ func New(base *core.Base, w *wire.Wire) *Conversations {
 
 // Join gives the conversations the rooms that they work with, some of which are
 // made with the conversations. It is called once, before anything is said.
-func (c *Conversations) Join(cfg Config) { c.cfg = cfg }
+func (c *Conversations) Join(cfg Config) {
+	c.cfg, c.crew = cfg, newCrew(c.base.Ctx, cfg.Start)
+}
 
 // old returns the conversation with a host, nil if there is none.
 func (c *Conversations) old(host protocol.HostID) *link {

@@ -89,7 +89,8 @@ func (c *Conversations) Ingest(topic string, payload []byte) error {
 	}
 	in := inbound{t.Channel, topic, payload}
 	if t.Channel == protocol.ChannelLease && l.presence.alive() {
-		return c.wire.Refuse(topic, l.onLease(in))
+		c.crew.do(func() { err = l.onLease(in) })
+		return c.wire.Refuse(topic, err)
 	}
 	box := &l.inbox
 	switch t.Channel {
@@ -239,8 +240,8 @@ func (l *link) openState(in inbound) (protocol.Message, error) {
 	return m, err
 }
 
-// onLease renews. Once the host has proven itself that is memory only, and
-// done in the connection's reader: no disk and no queue delays a grant.
+// onLease renews. Once the host has proven itself that is memory only, and done while the
+// connection's reader waits: no disk and no queue delays a grant.
 func (l *link) onLease(in inbound) error {
 	c := l.c
 	m, err := l.openState(in)

@@ -43,14 +43,15 @@ func (b large) live(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := pause(ctx, settle); err != nil {
+		// Each host has its own moment for its lease from the first time on.
+		if _, err := s.say("live " + leaseEvery.String()); err != nil {
 			return err
 		}
 		before, _, err := cpu(f.coordinator)
 		if err != nil {
 			return err
 		}
-		p99, err := s.say("live")
+		p99, err := s.say("live " + liveFor.String())
 		if err != nil {
 			return err
 		}
@@ -125,10 +126,10 @@ func (b large) storms(ctx context.Context) error {
 	})
 }
 
-// live has all workers live as hosts do, and returns how long the slowest of a hundred
-// changes took until its receipt came.
-func (s *swarm) live(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, liveFor)
+// live has all workers live as hosts do for a time, and returns how long the slowest of a
+// hundred changes took until its receipt came.
+func (s *swarm) live(ctx context.Context, last time.Duration) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, last)
 	defer cancel()
 	g, working := errgroup.WithContext(ctx)
 	var mu sync.Mutex
@@ -155,7 +156,7 @@ func (s *swarm) live(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	if len(took) == 0 {
-		return 0, fmt.Errorf("no change was receipted within %s", liveFor)
+		return 0, fmt.Errorf("no change was receipted within %s", last)
 	}
 	return time.Duration(percentile(took, 99) * float64(time.Second)), nil
 }

@@ -62,8 +62,8 @@ const (
 
 // serveSwarm does with the hosts of a file what each line says that comes in, and answers
 // with the seconds that it took: "connect WINDOW" has all connect anew, each at its moment
-// of that time, "work" has them stay, "beat N" has those send N heartbeats each, and "live"
-// has them live for a while as hosts do.
+// of that time, "work" has them stay, "beat N" has those send N heartbeats each, and "live
+// TIME" has them live so long as hosts do.
 func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -99,7 +99,8 @@ func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Wri
 			n, _ := strconv.Atoi(given) // of this program
 			took, err = s.beats(ctx, n)
 		case "live":
-			took, err = s.live(ctx)
+			last, _ := time.ParseDuration(given) // likewise
+			took, err = s.live(ctx, last)
 		default:
 			window, _ := time.ParseDuration(given) // likewise
 			took, err = s.connect(ctx, rounds, window)
