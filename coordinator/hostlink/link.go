@@ -310,18 +310,19 @@ func (l *link) askOutput() {
 // be sent, tell people about silence.
 func (l *link) tick(ctx context.Context) {
 	l.flush()
-	if l.presence.overdue(l.c.base.Boot()) {
+	now := l.c.base.Boot()
+	if l.presence.overdue(now) {
 		l.receipts.wantLease()
 		l.receipt()
 	}
 	l.tellPresence()
-	if _, _, ok := l.presence.reachable(l.c.base.Boot()); ok {
+	if _, _, ok := l.presence.reachable(now); ok {
 		l.c.cfg.Output.Reask(l.host)
 		l.askOutput()
 		l.sendWaiting(ctx)
 		return
 	}
-	l.presence.lapse(l.c.base.Boot())
+	l.presence.lapse(now)
 }
 
 // tellPresence tells people what has changed of the presence of the host.

@@ -159,12 +159,13 @@ func (l *link) pump() {
 	l.itemMu.Lock()
 	defer l.itemMu.Unlock()
 	defer l.out.clearExpiry()
+	now := l.c.base.Boot()
 	for _, name := range down {
-		heard, age, ok := l.presence.reachable(l.c.base.Boot())
+		heard, age, ok := l.presence.reachable(now)
 		if !ok || l.c.cfg.Standing.Quarantined(l.host) && name == protocol.StreamOrder {
 			continue
 		}
-		first, last := l.out.due(name, l.c.uptime())
+		first, last := l.out.due(name, time.Duration(now)*time.Millisecond)
 		for n := first; n <= last; n++ {
 			if err := l.sendItem(name, n, heard, age); err != nil {
 				l.c.base.Log.Error("cannot send an item; it will be sent again", "host", l.host, "stream", name, "n", n, "err", err)

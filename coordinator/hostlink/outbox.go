@@ -196,11 +196,10 @@ func (b *outbox) takeFreed() []protocol.Position {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var all []protocol.Position
-	for _, s := range b.streams {
-		if s.freed.N > 0 {
-			all = append(all, s.freed)
+	for _, name := range down {
+		if s := b.streams[name]; s.freed.N > 0 {
+			all, s.freed = append(all, s.freed), protocol.Position{}
 		}
-		s.freed = protocol.Position{}
 	}
 	return all
 }
