@@ -7,21 +7,17 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/retry"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// A look takes at most lookTimeout. The first looks after a time of rest begin at once, as
-// many as lookBurst; then one begins every lookEvery: many changes in a short time are seen
-// in a few looks.
+// A look takes at most lookTimeout, and lookPause is between two: many changes in a
+// short time are seen in a few looks.
 const (
 	lookTimeout = time.Minute
-	lookEvery   = 200 * time.Millisecond
-	lookBurst   = 5
+	lookPause   = 200 * time.Millisecond
 )
 
 // Run looks at the containers when [Containers.Look] or a runtime asks for it, until
@@ -61,8 +57,12 @@ type listing struct {
 
 // look lists the containers of a runtime whenever it is asked to.
 func (c *Containers) look(ctx context.Context, r container.Runtime, poke <-chan struct{}) {
-	limit := rate.NewLimiter(rate.Every(lookEvery), lookBurst)
-	for nextLook(ctx, poke, limit) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-poke:
+		}
 		l := listing{kind: r.Kind(), look: c.looks.Load()}
 		limited, cancel := context.WithTimeout(ctx, lookTimeout)
 		l.infos, l.err = r.List(limited)
@@ -70,24 +70,12 @@ func (c *Containers) look(ctx context.Context, r container.Runtime, poke <-chan 
 		if !c.cfg.Loop.Tell(func() { c.listed(l) }) {
 			return
 		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookPause):
+		}
 	}
-}
-
-// nextLook waits until a look is asked for and may begin. It is false if ctx has ended.
-func nextLook(ctx context.Context, poke <-chan struct{}, limit *rate.Limiter) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-poke:
-	}
-	if limit.Wait(ctx) != nil {
-		return false
-	}
-	select {
-	case <-poke: // what was asked for while it waited is seen by this look
-	default:
-	}
-	return true
 }
 
 // watch asks for a look at every change, whatever caused it. A runtime that
