@@ -7,17 +7,21 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/retry"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// A look takes at most lookTimeout, and lookPause is between two: many changes in a
-// short time are seen in a few looks.
+// A look takes at most lookTimeout. The agent may begin a look every lookPause on average,
+// and lookBurst of them without a pause: a lone change is seen at once, even right after
+// another, and many changes in a short time are seen in a few looks.
 const (
 	lookTimeout = time.Minute
 	lookPause   = 200 * time.Millisecond
+	lookBurst   = 5
 )
 
 // Run looks at the containers when [Containers.Look] or a runtime asks for it, until
@@ -55,9 +59,11 @@ type listing struct {
 	err   error
 }
 
-// look lists the containers of a runtime whenever it is asked to.
+// look lists the containers of a runtime whenever it is asked to. It waits for its limit
+// before it is asked, not after: what comes meanwhile is seen in one look.
 func (c *Containers) look(ctx context.Context, r container.Runtime, poke <-chan struct{}) {
-	for {
+	limit := rate.NewLimiter(rate.Every(lookPause), lookBurst)
+	for limit.Wait(ctx) == nil {
 		select {
 		case <-ctx.Done():
 			return
@@ -69,11 +75,6 @@ func (c *Containers) look(ctx context.Context, r container.Runtime, poke <-chan 
 		cancel()
 		if !c.cfg.Loop.Tell(func() { c.listed(l) }) {
 			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(lookPause):
 		}
 	}
 }
