@@ -18,6 +18,7 @@ type life struct {
 	// over is closed when end is known, or will never be.
 	over chan struct{}
 	end  queue.End
+	dead bool // the kernel has told that it ended; the loop's own
 }
 
 // Bounds of what is found out about an end.
@@ -41,7 +42,7 @@ func (c ends) follow(m *managed) {
 	}
 	if m.life == nil && m.info.InitPID != 0 {
 		m.stopped = ""
-		m.life = c.born(m.info.InitPID)
+		m.life = c.born(m.rec.CTID, m.info.InitPID)
 		o, init := &operation{cfg: &c.cfg, rec: m.rec}, m.info.InitPID
 		c.cfg.Loop.Beside(func(context.Context) func() {
 			if err := o.limited(init); err != nil {
@@ -52,9 +53,9 @@ func (c ends) follow(m *managed) {
 	}
 }
 
-// born watches a first process. Its end has containers looked at, before the runtime
-// tells of it.
-func (c ends) born(pid int) *life {
+// born watches a first process. Its end is known, and has containers looked at, before the
+// runtime tells of it.
+func (c ends) born(id protocol.CTID, pid int) *life {
 	l := &life{pid: pid, over: make(chan struct{})}
 	if c.cfg.Witness == nil {
 		close(l.over)
@@ -67,14 +68,37 @@ func (c ends) born(pid int) *life {
 	}
 	c.cfg.Loop.Beside(func(ctx context.Context) func() {
 		defer close(l.over)
-		end, err := wait(ctx)
+		end, err := wait(ctx, func() { c.cfg.Loop.Tell(func() { c.gone(id, l) }) })
 		if err != nil {
 			return nil
 		}
 		l.end = end
-		return c.Look
+		return c.Look // what it has left may be gone by now
 	})
 	return l
+}
+
+// gone takes that a first process has ended. How it ended takes longer to find out, and
+// the runtime longer to tell.
+func (c ends) gone(id protocol.CTID, l *life) {
+	l.dead = true
+	if m := c.managed[id]; m != nil && m.life == l && m.halt == nil && c.cfg.Actions.Idle(id) {
+		m.info = c.truly(m, m.info)
+		c.cfg.Seen()
+	}
+}
+
+// truly is what a runtime tells of a container, but that a container does not run whose
+// first process has ended. It is stopping until the runtime has cleared up behind it:
+// only then may it be started again.
+func (c ends) truly(m *managed, info container.Info) container.Info {
+	if m.life == nil || m.life.pid != info.InitPID || !m.life.dead {
+		return info
+	}
+	if info.State == container.StateRunning || info.State == container.StateFrozen {
+		info.State = container.StateStopping
+	}
+	return info
 }
 
 // died makes the end of a container durable, with what can be known of it.

@@ -185,6 +185,7 @@ func (c *Containers) observed(id protocol.CTID, info container.Info) {
 }
 
 func (c *Containers) take(m *managed, info container.Info) {
+	info = ends{c}.truly(m, info)
 	if fresh := !m.seen || m.info.State != info.State || m.info.InitPID != info.InitPID; fresh {
 		defer holding{c}.follow(m)
 		ports{c}.poke() // its name is found while it runs
