@@ -68,18 +68,16 @@ func (c ends) born(id protocol.CTID, pid int) *life {
 	}
 	c.cfg.Loop.Beside(func(ctx context.Context) func() {
 		defer close(l.over)
-		end, err := wait(ctx, func() { c.cfg.Loop.Tell(func() { c.gone(id, l) }) })
-		if err != nil {
+		var err error
+		if l.end, err = wait(ctx, func() { c.cfg.Loop.Tell(func() { c.gone(id, l) }) }); err != nil {
 			return nil
 		}
-		l.end = end
 		return c.Look // what it has left may be gone by now
 	})
 	return l
 }
 
-// gone takes that a first process has ended. How it ended takes longer to find out, and
-// the runtime longer to tell.
+// gone takes that a first process has ended; how, and what its runtime says, comes later.
 func (c ends) gone(id protocol.CTID, l *life) {
 	l.dead = true
 	if m := c.managed[id]; m != nil && m.life == l && m.halt == nil && c.cfg.Actions.Idle(id) {
@@ -88,14 +86,11 @@ func (c ends) gone(id protocol.CTID, l *life) {
 	}
 }
 
-// truly is what a runtime tells of a container, but that a container does not run whose
-// first process has ended. It is stopping until the runtime has cleared up behind it:
-// only then may it be started again.
+// truly is what a runtime tells of a container, but that one whose first process has ended
+// is stopping until the runtime has cleared up behind it, and only then started again.
 func (c ends) truly(m *managed, info container.Info) container.Info {
-	if m.life == nil || m.life.pid != info.InitPID || !m.life.dead {
-		return info
-	}
-	if info.State == container.StateRunning || info.State == container.StateFrozen {
+	dead := m.life != nil && m.life.pid == info.InitPID && m.life.dead
+	if dead && (info.State == container.StateRunning || info.State == container.StateFrozen) {
 		info.State = container.StateStopping
 	}
 	return info
@@ -131,13 +126,11 @@ func (c ends) died(m *managed, l *life) {
 
 // remember keeps an end. If the disk does not take it, it is forgotten.
 func (c ends) remember(id protocol.CTID, end queue.End) {
-	m := c.managed[id]
-	if m == nil {
-		return
+	if m := c.managed[id]; m != nil {
+		all := append(slices.Clone(m.rec.Ends), end)
+		all = all[max(0, len(all)-queue.MaxEnds):]
+		_ = c.cfg.Apply(queue.Change{Ended: []queue.EndsOf{{CTID: id, Ends: all}}})
 	}
-	all := append(slices.Clone(m.rec.Ends), end)
-	all = all[max(0, len(all)-queue.MaxEnds):]
-	_ = c.cfg.Apply(queue.Change{Ended: []queue.EndsOf{{CTID: id, Ends: all}}})
 }
 
 // lastWords is the end of a container's log.

@@ -15,9 +15,8 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// A look takes at most lookTimeout. The agent may begin a look every lookPause on average,
-// and lookBurst of them without a pause: a lone change is seen at once, even right after
-// another, and many changes in a short time are seen in a few looks.
+// A look takes at most lookTimeout. One may begin every lookPause, and lookBurst of them at
+// once: a lone change is seen at once, many in a short time are seen in a few looks.
 const (
 	lookTimeout = time.Minute
 	lookPause   = 200 * time.Millisecond
@@ -44,10 +43,15 @@ func (c *Containers) Run(ctx context.Context) {
 func (c *Containers) Look() {
 	ports{c}.poke()
 	for _, poke := range c.pokes {
-		select {
-		case poke <- struct{}{}:
-		default: // it is asked for already
-		}
+		wake(poke)
+	}
+}
+
+// wake asks for a look.
+func wake(poke chan<- struct{}) {
+	select {
+	case poke <- struct{}{}:
+	default: // it is asked for already
 	}
 }
 
@@ -82,13 +86,7 @@ func (c *Containers) look(ctx context.Context, r container.Runtime, poke <-chan 
 // watch asks for a look at every change, whatever caused it. A runtime that
 // cannot be watched is looked at every Config.CheckEvery all the same.
 func (c *Containers) watch(ctx context.Context, kind container.Kind, w container.Watcher, poke chan<- struct{}) {
-	look := func() {
-		select {
-		case poke <- struct{}{}:
-		default:
-		}
-	}
-	err := w.Watch(ctx, look, func(container.Event) { look() })
+	err := w.Watch(ctx, func() { wake(poke) }, func(container.Event) { wake(poke) })
 	if ctx.Err() == nil {
 		c.cfg.Log.Warn("containers cannot be watched; they are looked at from time to time", "runtime", string(kind), "error", err)
 	}
