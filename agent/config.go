@@ -92,8 +92,8 @@ type Config struct {
 	// nil: it is not known.
 	Leaving func(context.Context) bool
 	// Witness begins to watch the first process of a container, and returns what waits
-	// for its end. nil: of ends, no more is known than that they were.
-	Witness func(pid int) (wait func(context.Context) (queue.End, error), err error)
+	// for its end, and calls gone before it finds out how it ended. nil: of ends, no more is known than that they were.
+	Witness func(pid int) (wait func(ctx context.Context, gone func()) (queue.End, error), err error)
 
 	// Payloads keeps what commands read until they have ended. Without it specs
 	// with a payload are refused as unsupported.

@@ -16,14 +16,15 @@ import (
 func TestContainerEnds(t *testing.T) {
 	ends := make(map[int]chan queue.End) // by first process
 	in(t, func(c *agent.Config) {
-		c.Witness = func(pid int) (func(context.Context) (queue.End, error), error) {
+		c.Witness = func(pid int) (func(context.Context, func()) (queue.End, error), error) {
 			if ends[pid] == nil {
 				ends[pid] = make(chan queue.End, 1)
 			}
 			end := ends[pid]
-			return func(ctx context.Context) (queue.End, error) {
+			return func(ctx context.Context, gone func()) (queue.End, error) {
 				select {
 				case e := <-end:
+					gone()
 					return e, nil
 				case <-ctx.Done():
 					return queue.End{}, context.Cause(ctx)
@@ -89,6 +90,49 @@ func TestContainerEnds(t *testing.T) {
 		}
 		if _, _, err := agent.Remembered(t.Context(), w.agent, "ct-2"); err == nil {
 			t.Error("one is known that is not there")
+		}
+	})
+}
+
+// TestContainerGone: a container whose first process has ended is not told to run, though
+// its runtime says so still, and is started again when the runtime has cleared up behind it.
+func TestContainerGone(t *testing.T) {
+	ends := make(map[int]chan struct{}) // by first process
+	in(t, func(c *agent.Config) {
+		c.Witness = func(pid int) (func(context.Context, func()) (queue.End, error), error) {
+			end := make(chan struct{})
+			ends[pid] = end
+			return func(ctx context.Context, gone func()) (queue.End, error) {
+				select {
+				case <-end:
+					gone()
+				case <-ctx.Done():
+					return queue.End{}, context.Cause(ctx)
+				}
+				<-time.After(time.Second) // its parent is slow
+				return queue.End{Known: true}, nil
+			}, nil
+		}
+	}, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Second)
+		info, err := w.lxc.Inspect(t.Context(), "ct-1")
+		if err != nil || ends[info.InitPID] == nil {
+			t.Fatal(info, err)
+		}
+		close(ends[info.InitPID])
+		for _, after := range []time.Duration{0, time.Second, time.Minute} { // looks among them
+			w.pass(after)
+			if got := container.State(w.told(1).State); got != container.StateStopping {
+				t.Errorf("%v after its first process has ended, it is told to be %s", after, got)
+			}
+		}
+		if err := w.lxc.Enter("ct-1", container.StateStopped); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Minute)
+		if got := container.State(w.told(1).State); got != container.StateRunning {
+			t.Errorf("it is %s, and was not started again", got)
 		}
 	})
 }

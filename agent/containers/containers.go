@@ -86,8 +86,8 @@ type Config struct {
 	// Volumes are those of this host; nil if it has none.
 	Volumes Volumes
 	// Witness begins to watch the first process of a container, and returns what waits
-	// for its end. nil: of ends, no more is known than that they were.
-	Witness func(pid int) (wait func(context.Context) (queue.End, error), err error)
+	// for its end, and calls gone before it finds out how it ended. nil: of ends, no more is known than that they were.
+	Witness func(pid int) (wait func(ctx context.Context, gone func()) (queue.End, error), err error)
 	// Leaving reports whether the host is going down; nil: it is not known. It may wait.
 	Leaving func(context.Context) bool
 	// Seen tells that containers have changed, or that a runtime was looked at.

@@ -18,6 +18,7 @@ type life struct {
 	// over is closed when end is known, or will never be.
 	over chan struct{}
 	end  queue.End
+	dead bool // the kernel has told that it ended; the loop's own
 }
 
 // Bounds of what is found out about an end.
@@ -41,7 +42,7 @@ func (c ends) follow(m *managed) {
 	}
 	if m.life == nil && m.info.InitPID != 0 {
 		m.stopped = ""
-		m.life = c.born(m.info.InitPID)
+		m.life = c.born(m.rec.CTID, m.info.InitPID)
 		o, init := &operation{cfg: &c.cfg, rec: m.rec}, m.info.InitPID
 		c.cfg.Loop.Beside(func(context.Context) func() {
 			if err := o.limited(init); err != nil {
@@ -52,9 +53,9 @@ func (c ends) follow(m *managed) {
 	}
 }
 
-// born watches a first process. Its end has containers looked at, before the runtime
-// tells of it.
-func (c ends) born(pid int) *life {
+// born watches a first process. Its end is known, and has containers looked at, before the
+// runtime tells of it.
+func (c ends) born(id protocol.CTID, pid int) *life {
 	l := &life{pid: pid, over: make(chan struct{})}
 	if c.cfg.Witness == nil {
 		close(l.over)
@@ -67,14 +68,32 @@ func (c ends) born(pid int) *life {
 	}
 	c.cfg.Loop.Beside(func(ctx context.Context) func() {
 		defer close(l.over)
-		end, err := wait(ctx)
-		if err != nil {
+		var err error
+		if l.end, err = wait(ctx, func() { c.cfg.Loop.Tell(func() { c.gone(id, l) }) }); err != nil {
 			return nil
 		}
-		l.end = end
-		return c.Look
+		return c.Look // what it has left may be gone by now
 	})
 	return l
+}
+
+// gone takes that a first process has ended; how, and what its runtime says, comes later.
+func (c ends) gone(id protocol.CTID, l *life) {
+	l.dead = true
+	if m := c.managed[id]; m != nil && m.life == l && m.halt == nil && c.cfg.Actions.Idle(id) {
+		m.info = c.truly(m, m.info)
+		c.cfg.Seen()
+	}
+}
+
+// truly is what a runtime tells of a container, but that one whose first process has ended
+// is stopping until the runtime has cleared up behind it, and only then started again.
+func (c ends) truly(m *managed, info container.Info) container.Info {
+	dead := m.life != nil && m.life.pid == info.InitPID && m.life.dead
+	if dead && (info.State == container.StateRunning || info.State == container.StateFrozen) {
+		info.State = container.StateStopping
+	}
+	return info
 }
 
 // died makes the end of a container durable, with what can be known of it.
@@ -107,13 +126,11 @@ func (c ends) died(m *managed, l *life) {
 
 // remember keeps an end. If the disk does not take it, it is forgotten.
 func (c ends) remember(id protocol.CTID, end queue.End) {
-	m := c.managed[id]
-	if m == nil {
-		return
+	if m := c.managed[id]; m != nil {
+		all := append(slices.Clone(m.rec.Ends), end)
+		all = all[max(0, len(all)-queue.MaxEnds):]
+		_ = c.cfg.Apply(queue.Change{Ended: []queue.EndsOf{{CTID: id, Ends: all}}})
 	}
-	all := append(slices.Clone(m.rec.Ends), end)
-	all = all[max(0, len(all)-queue.MaxEnds):]
-	_ = c.cfg.Apply(queue.Change{Ended: []queue.EndsOf{{CTID: id, Ends: all}}})
 }
 
 // lastWords is the end of a container's log.

@@ -92,10 +92,7 @@ func (c ports) keep(ctx context.Context) {
 
 // poke asks for it.
 func (c ports) poke() {
-	select {
-	case c.exposer.poke <- struct{}{}:
-	default: // it is asked for already
-	}
+	wake(c.exposer.poke)
 }
 
 // exposed are the ports of all containers, those that are about to be exposed among

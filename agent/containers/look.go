@@ -7,17 +7,20 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/retry"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// A look takes at most lookTimeout, and lookPause is between two: many changes in a
-// short time are seen in a few looks.
+// A look takes at most lookTimeout. One may begin every lookPause, and lookBurst of them at
+// once: a lone change is seen at once, many in a short time are seen in a few looks.
 const (
 	lookTimeout = time.Minute
 	lookPause   = 200 * time.Millisecond
+	lookBurst   = 5
 )
 
 // Run looks at the containers when [Containers.Look] or a runtime asks for it, until
@@ -40,10 +43,15 @@ func (c *Containers) Run(ctx context.Context) {
 func (c *Containers) Look() {
 	ports{c}.poke()
 	for _, poke := range c.pokes {
-		select {
-		case poke <- struct{}{}:
-		default: // it is asked for already
-		}
+		wake(poke)
+	}
+}
+
+// wake asks for a look.
+func wake(poke chan<- struct{}) {
+	select {
+	case poke <- struct{}{}:
+	default: // it is asked for already
 	}
 }
 
@@ -55,9 +63,11 @@ type listing struct {
 	err   error
 }
 
-// look lists the containers of a runtime whenever it is asked to.
+// look lists the containers of a runtime whenever it is asked to. It waits for its limit
+// before it is asked, not after: what comes meanwhile is seen in one look.
 func (c *Containers) look(ctx context.Context, r container.Runtime, poke <-chan struct{}) {
-	for {
+	limit := rate.NewLimiter(rate.Every(lookPause), lookBurst)
+	for limit.Wait(ctx) == nil {
 		select {
 		case <-ctx.Done():
 			return
@@ -70,24 +80,13 @@ func (c *Containers) look(ctx context.Context, r container.Runtime, poke <-chan 
 		if !c.cfg.Loop.Tell(func() { c.listed(l) }) {
 			return
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(lookPause):
-		}
 	}
 }
 
 // watch asks for a look at every change, whatever caused it. A runtime that
 // cannot be watched is looked at every Config.CheckEvery all the same.
 func (c *Containers) watch(ctx context.Context, kind container.Kind, w container.Watcher, poke chan<- struct{}) {
-	look := func() {
-		select {
-		case poke <- struct{}{}:
-		default:
-		}
-	}
-	err := w.Watch(ctx, look, func(container.Event) { look() })
+	err := w.Watch(ctx, func() { wake(poke) }, func(container.Event) { wake(poke) })
 	if ctx.Err() == nil {
 		c.cfg.Log.Warn("containers cannot be watched; they are looked at from time to time", "runtime", string(kind), "error", err)
 	}
@@ -184,6 +183,7 @@ func (c *Containers) observed(id protocol.CTID, info container.Info) {
 }
 
 func (c *Containers) take(m *managed, info container.Info) {
+	info = ends{c}.truly(m, info)
 	if fresh := !m.seen || m.info.State != info.State || m.info.InitPID != info.InitPID; fresh {
 		defer holding{c}.follow(m)
 		ports{c}.poke() // its name is found while it runs

@@ -8,13 +8,13 @@ import (
 )
 
 // watchEnd begins to watch the first process of a container.
-func watchEnd(pid int) (func(context.Context) (queue.End, error), error) {
+func watchEnd(pid int) (func(context.Context, func()) (queue.End, error), error) {
 	p, err := witness.Watch(pid)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (queue.End, error) {
-		w, err := p.Wait(ctx)
+	return func(ctx context.Context, gone func()) (queue.End, error) {
+		w, err := p.Wait(ctx, gone)
 		end := queue.End{Known: w.Known, OOM: w.OOM}
 		switch s := w.Status; {
 		case !w.Known:

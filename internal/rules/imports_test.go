@@ -111,7 +111,7 @@ var allowed = []allowance{
 	// Engines: they see the world through interfaces of their own.
 	{"agent", []string{"internal/warnings", "internal/blob", "internal/failpoint", "internal/files", "internal/space", "policy", "protocol/...", "container", "runner", "runner/rundir", "terminal", "agent/actions", "agent/commands", "agent/containers", "agent/drill", "agent/lease", "agent/loop", "agent/queue", "agent/relay", "agent/rights", "agent/uplink", "agent/upgrade", "agent/wire", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
 	{"agent/commands", []string{"protocol/secret", "agent/actions", "agent/loop", "internal/failpoint", "internal/files", "internal/space", "protocol", "container", "runner", "runner/rundir", "terminal", "agent/queue"}, []string{"os/...", "net", "net/http/...", "database/sql/..."}, "how commands are run, followed and ended; it stores nothing, and its outcomes are values"},
-	{"agent/containers", []string{"internal/warnings", "agent/actions", "agent/loop", "agent/queue", "agent/retry", "container", "protocol/..."}, []string{"os/...", "net", "net/http/...", "database/sql/..."}, "containers as their users want them; what is to be stored of them is stored by others"},
+	{"agent/containers", []string{"internal/warnings", "agent/actions", "agent/loop", "agent/queue", "agent/retry", "container", "protocol/...", "golang.org/x/time/..."}, []string{"os/...", "net", "net/http/...", "database/sql/..."}, "containers as their users want them; what is to be stored of them is stored by others"},
 	{"agent/relay", []string{"agent/actions", "agent/commands", "agent/loop", "agent/queue", "agent/wire", "internal/blob", "protocol/...", "runner", "terminal"}, []string{"os/...", "net", "net/http/...", "database/sql/..."}, "the bytes of actions, up and down; it knows how an action stands, and decides nothing about it"},
 	{"agent/queue", []string{"internal/durable", "internal/failpoint", "protocol/...", "internal/sqldb"}, []string{"os/exec", "net", "net/http/..."}, "the agent's memory; it knows rows, not workers"},
 	{"agent/actions", []string{"agent/loop", "agent/queue", "protocol"}, append([]string{"os/...", "net/..."}, "os/exec", "database/sql/..."), "when actions begin, and what becomes of them; what each kind does is said by handlers that are handed to it"},
@@ -266,7 +266,7 @@ var owners = []struct {
 	{"golang.org/x/sync", []string{"agent/...", "broker", "cmd/...", "coordinator/...", "dev", "image", "integration/cmd/bench", "lxc", "mqtt"}, "above the floor alone"},
 	{"golang.org/x/sys", []string{"guard", "agent/...", "cmd/...", "dev", "internal/clock", "image/rootfs", "integration/cmd/pulse", "internal/files", "internal/space", "internal/tree", "internal/spread", "internal/witness", "lxc/...", "metrics", "mqtt", "network/...", "podman", "runner/...", "snapshot", "backup", "volume"}, "system calls stay in the packages that are about the system"},
 	{"golang.org/x/term", []string{"internal/cli/term"}, "only the CLI has a terminal"},
-	{"golang.org/x/time", []string{"broker", "coordinator/web"}, "limits stand where strangers come in"},
+	{"golang.org/x/time", []string{"agent/containers", "broker", "coordinator/web"}, "limits stand where strangers come in, and where the events of a runtime do"},
 	{"github.com/anishathalye/porcupine", nil, "tests alone"},
 	{"github.com/google/go-cmp", nil, "tests alone"},
 	{"github.com/rogpeppe/go-internal", nil, "tests alone"},

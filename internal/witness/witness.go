@@ -47,13 +47,14 @@ func Watch(pid int) (*Process, error) {
 	return &Process{os.NewFile(uintptr(fd), "pidfd"), memoryGroup(pid), boot()}, nil
 }
 
-// Wait waits until the process ends, and holds no thread meanwhile. The error is that of
-// ctx.
-func (p *Process) Wait(ctx context.Context) (End, error) {
+// Wait waits until the process ends, and holds no thread meanwhile. It calls gone when the
+// process has ended, before it finds out how. The error is that of ctx.
+func (p *Process) Wait(ctx context.Context, gone func()) (End, error) {
 	defer p.file.Close()
 	if err := readable(ctx, p.file); err != nil {
 		return End{}, err
 	}
+	gone()
 	end := End{}
 	end.Status, end.Known = status(p.file)
 	if killed := end.Known && end.Status.Signaled() && end.Status.Signal() == syscall.SIGKILL; killed || !end.Known {

@@ -21,7 +21,7 @@ func TestWait(t *testing.T) {
 		}
 		heard := make(chan struct{})
 		go func() { cmd.Wait(); close(heard) }()
-		got, err := p.Wait(t.Context())
+		got, err := p.Wait(t.Context(), func() {})
 		<-heard
 		if err != nil || !got.Known || got.Status != want || got.OOM {
 			t.Errorf("%q: %+v, %v, want %v", script, got, err, want)
@@ -42,7 +42,7 @@ func TestWaitEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := p.Wait(ctx)
+		_, err := p.Wait(ctx, func() {})
 		ended <- err
 	}()
 	cancel()
