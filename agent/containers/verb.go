@@ -97,9 +97,8 @@ func (c *Containers) toStop(s *protocol.Spec) (queue.Change, *queue.Step) {
 	return change, end
 }
 
-// toDestroy prepares the removal of a container. The removal that ends a move is refused if
-// the move is no longer under way: a person has started the container since, which ended the
-// move, and the container may have written new data.
+// toDestroy prepares the removal of a container. One that ends a move is refused if a person
+// has started the container since: that ended the move, and there may be new data.
 func (c *Containers) toDestroy(s *protocol.Spec) (queue.Change, *queue.Step) {
 	was, end := c.record(s)
 	to := protocol.ArgsOf[protocol.StopArgs](s).MovingTo

@@ -36,7 +36,7 @@ func (b large) measure(ctx context.Context) error {
 // until the coordinator holds it durably. The processor time is a share of all processors;
 // the memory is that at the end.
 func (b large) live(ctx context.Context) error {
-	return thousand{b.bench}.ofMany(ctx, largeHosts, func(f *fleet, s *swarmProcess) error {
+	return thousand(b).ofMany(ctx, largeHosts, func(f *fleet, s *swarmProcess) error {
 		fmt.Fprintln(b.talk, "measuring hosts10k_cpu_pct")
 		for _, line := range []string{"work", "beat 1"} {
 			if _, err := s.say(line); err != nil {
