@@ -92,7 +92,7 @@ type Config struct {
 	// nil: it is not known.
 	Leaving func(context.Context) bool
 	// Witness begins to watch the first process of a container, and returns what waits
-	// for its end, and calls gone before it finds out how it ended. nil: of ends, no more is known than that they were.
+	// for its end, and calls gone before it finds out how. nil: only that there was an end is known.
 	Witness func(pid int) (wait func(ctx context.Context, gone func()) (queue.End, error), err error)
 
 	// Payloads keeps what commands read until they have ended. Without it specs

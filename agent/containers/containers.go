@@ -86,7 +86,7 @@ type Config struct {
 	// Volumes are those of this host; nil if it has none.
 	Volumes Volumes
 	// Witness begins to watch the first process of a container, and returns what waits
-	// for its end, and calls gone before it finds out how it ended. nil: of ends, no more is known than that they were.
+	// for its end, and calls gone before it finds out how. nil: only that there was an end is known.
 	Witness func(pid int) (wait func(ctx context.Context, gone func()) (queue.End, error), err error)
 	// Leaving reports whether the host is going down; nil: it is not known. It may wait.
 	Leaving func(context.Context) bool

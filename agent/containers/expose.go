@@ -91,9 +91,7 @@ func (c ports) keep(ctx context.Context) {
 }
 
 // poke asks for it.
-func (c ports) poke() {
-	wake(c.exposer.poke)
-}
+func (c ports) poke() { wake(c.exposer.poke) }
 
 // exposed are the ports of all containers, those that are about to be exposed among
 // them as soon as no process of the host is known to have them.

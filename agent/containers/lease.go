@@ -111,9 +111,10 @@ func (o *operation) holdAsItRuns(ctx context.Context) error {
 type holding struct{ *Containers }
 
 // follow has killed at the end of its lease what runs, whatever has started it, and
-// releases what does not.
+// releases what does not. What is left of one whose first process has ended is held already.
 func (c holding) follow(m *managed) {
-	if m.rec.Class != contract.Unique || c.cfg.Leases == nil {
+	ended := m.info.State == container.StateStopping && m.life != nil && m.life.dead
+	if m.rec.Class != contract.Unique || c.cfg.Leases == nil || ended {
 		return
 	}
 	if m.info.State == container.StateStopped {
