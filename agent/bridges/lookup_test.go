@@ -24,8 +24,9 @@ func files(t *testing.T) string {
 	return filepath.Join(dir, "names")
 }
 
-// TestNames: a network that has containers is served, those that run by their names, and
-// nobody else may ask. What its containers are told follows whether it is served at all.
+// TestNames: a network that has containers has a server of names. It knows the containers that
+// run, and only containers of the network may ask it. Their file of resolvers says whether
+// there is one.
 func TestNames(t *testing.T) {
 	cfg := Config{First: first, Mark: "test", Files: files(t), Names: true, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	inNetwork(t, func(t *testing.T) {

@@ -28,11 +28,11 @@ type Backups interface {
 	Newest(ctx context.Context) (map[container.CTID]GoodBackup, error)
 	// Latest verifies all of the newest backup of a unique container that the host can
 	// reach and that one of these hosts has signed, and returns what a container is made
-	// from then. There being none is container.ErrNotFound.
+	// from then. If there is none, the error is container.ErrNotFound.
 	Latest(ctx context.Context, id container.CTID, hosts []protocol.HostID) (Restored, container.Image, error)
 }
 
-// Restored is a backup of which a unique container is made anew.
+// Restored is the backup from which a host makes a unique container anew.
 type Restored struct {
 	Kind   container.Kind  // the runtime that it was of
 	Name   string          // TARGET:NAME
@@ -46,7 +46,8 @@ func (r Restored) text(now time.Time) string {
 	return fmt.Sprintf("backup %s of host %s, made %s, %s before", r.Name, r.Host, made.Format("2006-01-02 15:04:05 UTC"), max(0, now.Sub(made)).Round(time.Second))
 }
 
-// latest is what a unique container is made from whose data are in its backups.
+// latest verifies the newest backup of a unique container, notes it in the record of the
+// container, and returns its image.
 func (h create) latest(ctx context.Context, o *operation, hosts []protocol.HostID) (*container.Image, error) {
 	if o.cfg.Backups == nil {
 		return nil, fmt.Errorf("%w: this host has no backups", actions.CodeUnsupported)

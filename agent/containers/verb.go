@@ -97,8 +97,9 @@ func (c *Containers) toStop(s *protocol.Spec) (queue.Change, *queue.Step) {
 	return change, end
 }
 
-// toDestroy prepares the removal of a container. One that has left is removed while its move
-// is under way alone: whoever has started it since has ended that, and may have written.
+// toDestroy prepares the removal of a container. A removal that ends a move needs the move to
+// be noted still: a start or a stop by a person ends the move, and the container may have
+// written since.
 func (c *Containers) toDestroy(s *protocol.Spec) (queue.Change, *queue.Step) {
 	was, end := c.record(s)
 	to := protocol.ArgsOf[protocol.StopArgs](s).MovingTo

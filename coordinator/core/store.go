@@ -525,7 +525,7 @@ type Workload struct {
 	// nothing follows from them.
 	Holders  []protocol.HostID `json:"holders,omitempty"`
 	DataHost protocol.HostID   `json:"data_host,omitempty"`
-	// Restored says of which backup its host has made it; empty if of none.
+	// Restored names the backup from which its host made it; empty if it used none.
 	Restored string `json:"restored,omitempty"`
 	// Failed are the hosts on which it did not run as it should.
 	Failed    map[protocol.HostID]Failure `json:"failed,omitempty"`

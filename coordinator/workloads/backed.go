@@ -8,10 +8,11 @@ import (
 	"github.com/hostler-io/hostler/unique"
 )
 
-// restoredEvent tells that a host has made a workload of a backup.
+// restoredEvent tells that a host has made a workload from a backup.
 const restoredEvent = "workload.restored"
 
-// tellRestore tells of which backup a workload was made, if that was just learnt.
+// tellRestore writes an event that names the backup from which a host made a workload, if
+// the coordinator has just learnt it.
 func (r *Room) tellRestore(tx core.Tx, before string, w *core.Workload) error {
 	if w.Restored == before || w.Restored == "" {
 		return nil
@@ -20,7 +21,7 @@ func (r *Room) tellRestore(tx core.Tx, before string, w *core.Workload) error {
 }
 
 // carried takes the end of an action that makes a workload on its host: whether that host
-// has the newest data now. Of an action that is lost nobody knows what it has made.
+// has the newest data now. If the action is lost, the coordinator cannot know.
 func carried(w *core.Workload, a *core.Action) {
 	if a.Kind != protocol.KindCreate {
 		return

@@ -30,9 +30,9 @@ func (s *stage) copyOn(h protocol.HostID) {
 	s.tell(h, func(h *core.Host) { h.Inventory.Containers = []protocol.Container{{CTID: ctid, Name: "db"}} })
 }
 
-// TestDataInBackups: when the host of a workload is lost, another one makes it of a backup
-// of the hosts that have held it, and what that says of the backup is kept and told. The old
-// copy of the first host is started by nobody.
+// TestDataInBackups: when the host of a workload is lost, another host makes it from a backup
+// of the hosts that have held it. The coordinator keeps and tells the name of the backup, and
+// never starts the old copy on the first host.
 func TestDataInBackups(t *testing.T) {
 	s := born(t, "backup")
 	s.copyOn("a")
@@ -95,7 +95,7 @@ func TestNoBackup(t *testing.T) {
 }
 
 // TestLostWithoutAWord: a host that was lost while it made a workload may have the newest
-// data, and may not: no copy is started but of a backup.
+// data or not, so the coordinator starts no copy. It only has one made from a backup.
 func TestLostWithoutAWord(t *testing.T) {
 	s := born(t, "backup")
 	s.copyOn("a")
