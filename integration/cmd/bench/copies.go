@@ -100,8 +100,8 @@ func (b copying) exports(ctx context.Context, source own, root string) error {
 	})
 }
 
-// fill gives a root directory files of a megabyte, of which one half can be compressed and
-// the other cannot.
+// fill gives a root directory files of a megabyte. The first half of each file can be
+// compressed, the other half cannot.
 func fill(root string) error {
 	info, err := os.Stat(root)
 	if err != nil {

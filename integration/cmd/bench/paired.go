@@ -14,7 +14,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// shorter is the unit of times compared, of which less is better.
+// shorter is the unit of times that are compared: less is better.
 const shorter = "× bare"
 
 // pair is one thing that is done in two ways.
@@ -33,7 +33,7 @@ func difference(ours, theirs float64) float64 { return ours - theirs }
 // speedup compares the speeds of what took these times.
 func speedup(ours, theirs float64) float64 { return theirs / ours }
 
-// paired measures both ways in turns, of which now the one and now the other comes first,
+// paired measures both ways in turns. The first way of a turn is the second of the next one,
 // for the machine changes its speed meanwhile. The medians count. A note tells both.
 func (b *bench) paired(ctx context.Context, p pair) error {
 	fmt.Fprintln(b.talk, "measuring", p.name)
