@@ -79,8 +79,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("without containers there is %s", left)
 		}
 
-		// Without the program, the network is used as before, and the same file says whom the
-		// host asks.
+		// Without the program, the network is used as before, and the same file names the
+		// servers that the host asks.
 		again := testBridges()
 		again.lookup = lookup{dir: cfg.Files, wanted: true}
 		if failed, err := again.Apply(t.Context(), nets, nil, all); err != nil || len(failed) > 0 {
