@@ -16,8 +16,8 @@ import (
 )
 
 // TestArrival: a container that comes from another host is kept as it was asked for, with
-// its id; asking once more starts the container that is there. A backup of another container
-// is refused, and so is one that lacks the files of a volume.
+// its id; asking once more starts the container that is there. The host refuses a backup of
+// another container, and a backup without the files of the volumes.
 func TestArrival(t *testing.T) {
 	net, s := &wires{}, &shelf{owned: make(map[string]int)}
 	in(t, func(c *agent.Config) {

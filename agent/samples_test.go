@@ -126,7 +126,8 @@ func TestSamplesAreRefused(t *testing.T) {
 	})
 }
 
-// TestSamplesAndALostConnection: who waits for an answer hears at once that none will come.
+// TestSamplesAndALostConnection: a write that waits for an answer fails at once when none can
+// come.
 func TestSamplesAndALostConnection(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.samplesTaken(func(int) (bool, int64, bool) { return false, 0, true })

@@ -24,7 +24,7 @@ type Container struct {
 	Health     string     `json:"health,omitempty" enum:"starting,healthy,unhealthy" doc:"What its check says; left out without one"`
 	Backup     string     `json:"backup,omitempty" doc:"The newest backup of it that was read as a whole and found good"`
 	BackupAt   *time.Time `json:"backup_at,omitempty" doc:"When that backup was made"`
-	Restored   string     `json:"restored,omitempty" doc:"The backup that its host has made it of because its data are in backups: its name, who has signed it, and how old it was"`
+	Restored   string     `json:"restored,omitempty" doc:"The backup from which its host made it, because its data are in backups: the name of the backup, the host that signed it, and its age then"`
 	Privileged bool       `json:"privileged,omitempty" doc:"Root in the container is root of its host"`
 	Addresses  []string   `json:"addresses" doc:"Its addresses"`
 	Labels     []string   `json:"labels" doc:"Labels, each NAME=VALUE"`

@@ -14,7 +14,7 @@ type Lease struct {
 	LeftMS    int64     `json:"left_ms" doc:"How long the lease of its host is still good for, in milliseconds; 0 if it is not"`
 	SelfFence string    `json:"self_fence,omitempty" example:"guard" doc:"What has been seen to kill it on its host when the agent does not: none, guard or watchdog"`
 	Data      string    `json:"data" enum:"none,shared,local,backup" doc:"Where its data are. What has local data is never started on another host; what has backup is made of its newest backup when its host is lost"`
-	Restored  string    `json:"restored,omitempty" doc:"The backup of which its host was asked to make it last, and how old that was"`
+	Restored  string    `json:"restored,omitempty" doc:"The backup from which a host made it last, and the age of the backup then"`
 	Keeps     bool      `json:"keeps,omitempty" doc:"It goes on without a lease: only a fence device or a person lets it start elsewhere"`
 	Banned    []string  `json:"banned,omitempty" doc:"Hosts on which it did not start"`
 	Copies    []string  `json:"copies,omitempty" doc:"Hosts that run it although they may not, and what becomes of that"`

@@ -128,7 +128,7 @@ func TestSamplesHoldUpNothing(t *testing.T) {
 		after(time.Second)
 		answered(t, h, 19, 0, true)
 		if answers, _ := h.Measured(sampleID(0)); len(answers) != 0 {
-			t.Errorf("an answer although the database has given none: %+v", answers)
+			t.Errorf("an answer came before the database took the samples: %+v", answers)
 		}
 		propose(t, f, h)
 		after(time.Second)

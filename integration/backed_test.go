@@ -45,7 +45,7 @@ func TestMadeOfABackup(t *testing.T) {
 	if out := w.must(t, "exec", "edge-02/db", "--", "cat", "/root/state"); out != "two\n" {
 		t.Errorf("it has the state %q", out)
 	}
-	second := w.awaitLease(t, "it is told of which backup it was made", func(l api.Lease) bool { return l.Restored != "" })
+	second := w.awaitLease(t, "its lease names the backup", func(l api.Lease) bool { return l.Restored != "" })
 	if second.Epoch == first.Epoch || !strings.Contains(second.Restored, "backup nas:two of host edge-01, made ") || !strings.HasSuffix(second.Restored, " before") {
 		t.Errorf("%+v", second)
 	}

@@ -39,8 +39,8 @@ const (
 // manyFaults is how many faults bring a takeover for sure.
 const manyFaults = 50
 
-// ordeal is a fleet under faults, of which each host has a network of its own, and the
-// unique containers in it.
+// ordeal is a fleet under faults with its unique containers. Each host has a network of its
+// own.
 type ordeal struct {
 	*world
 	netns   string // with a dash and a number, the network of a host

@@ -82,7 +82,7 @@ func TestContainerNames(t *testing.T) {
 		return all
 	}
 	if got := served(h.bridge); len(got) != 1 || !strings.HasPrefix(got[0], gateway+" served by dnsmasq, process ") {
-		t.Errorf("of who serves names, net show says %q", got)
+		t.Errorf("net show names these servers: %q", got)
 	}
 
 	w.must(t, "ct", "stop", "edge-01/pod", "--grace", "1s")

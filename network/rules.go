@@ -44,8 +44,8 @@ type Subnet struct {
 	Isolated bool
 	// NAT has the containers reach other machines by the address of the host.
 	NAT bool
-	// Names are the addresses of the host on the bridge, with the length of their network, at
-	// which a server of names is asked by the containers and by nobody else.
+	// Names are the addresses of the host on the bridge at which a server of names answers,
+	// each with the length of its network. Only containers of that network may ask it.
 	Names []netip.Prefix
 }
 
@@ -298,7 +298,7 @@ func Asked(r Rules) bool {
 const namesPort = 53
 
 // but matches packets that do not go to a server of names, if the port is that of names, and
-// says so: who asks for names is not sent to a container.
+// says so: a question for names is not sent to a container.
 func (r Rules) but(p Port) (exprs []expr.Any, text string) {
 	if p.Host != namesPort {
 		return nil, ""

@@ -122,7 +122,7 @@ const (
 	DataNone   Data = "none"   // nowhere: it can start from nothing on any host
 	DataShared Data = "shared" // on storage that all of its hosts reach
 	DataLocal  Data = "local"  // on its host alone: it waits for it, or for a person
-	DataBackup Data = "backup" // on its host, and in backups of which another host makes it when its own is lost
+	DataBackup Data = "backup" // on its host, and in backups: another host makes it from them when its own is lost
 )
 
 // Workload is one unique workload.

@@ -1,6 +1,6 @@
 // Package bridges keeps the networks of a host as the agent wants them: their bridges, the
-// rules of the packet filter, and who serves names in them. What it is about networks that
-// is to be remembered, others remember.
+// rules of the packet filter, and the servers of names in them. Other packages store the
+// settings of networks.
 package bridges
 
 import (
@@ -38,7 +38,7 @@ type Config struct {
 	// Names has them find each other. If not, those that were told where to ask ask as the
 	// host does.
 	Names bool
-	// Log gets a line for each server of names that ends. Default: no lines are written.
+	// Log gets a line for each server of names that ends. Default: no log.
 	Log *slog.Logger
 }
 

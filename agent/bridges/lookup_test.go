@@ -24,8 +24,9 @@ func files(t *testing.T) string {
 	return filepath.Join(dir, "names")
 }
 
-// TestNames: a network that has containers gets a server that knows the running ones by
-// their names and answers only them. Containers are told its address only while it runs.
+// TestNames: a network that has containers has a server of names. It knows the containers that
+// run, and only containers of the network may ask it. Their file of resolvers says whether
+// there is one.
 func TestNames(t *testing.T) {
 	cfg := Config{First: first, Mark: "test", Files: files(t), Names: true, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	inNetwork(t, func(t *testing.T) {
@@ -78,8 +79,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("without containers there is %s", left)
 		}
 
-		// Without the program, the network is used as before, and the same file says whom the
-		// host asks.
+		// Without the program, the network is used as before, and the same file names the
+		// servers that the host asks.
 		again := testBridges()
 		again.lookup = lookup{dir: cfg.Files, wanted: true}
 		if failed, err := again.Apply(t.Context(), nets, nil, all); err != nil || len(failed) > 0 {

@@ -74,7 +74,8 @@ func (c networks) named() (all []Named) {
 	return all
 }
 
-// resolverPath is where programs of a container read whom to ask for names.
+// resolverPath is the file in which programs of a container read which servers to ask for
+// names.
 const resolverPath = "/etc/resolv.conf"
 
 // resolver is what tells a new container where names are; none if it brings that itself. A

@@ -165,7 +165,7 @@ func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 	})
 }
 
-// trees returns the files of volumes. Each volume is written as NAME:/path.
+// trees are the directories of volumes. A mounted volume is written as NAME:/path.
 func (o backupOptions) trees(mounted []string) (all []backup.Tree, err error) {
 	store := &volume.Store{Dir: o.volumesDir}
 	for _, m := range mounted {

@@ -227,7 +227,7 @@ type Settings struct {
 	Upgraded   string `json:"upgraded,omitzero"`
 	// Moving is where it is moved to; nil is nowhere.
 	Moving *Moving `json:"moving,omitempty"`
-	// Restored names, for people, the backup from which this host made a unique container.
+	// Restored names, for people, the backup from which the host made a unique container.
 	Restored string `json:"restored,omitempty"`
 	// Health is how it is looked at; nil is not at all.
 	Health *contract.Check `json:"health,omitempty"`

@@ -77,7 +77,7 @@ func (m *membership) askWhy(ctx context.Context) error {
 		err := m.renew(ctx)
 		switch {
 		case errors.Is(err, join.ErrRevoked):
-			m.log.Error("the fleet has shut this host out; to join again: hostler-agent leave", "error", err)
+			m.log.Error("the fleet has shut this host out; to join again, stop the agent and type hostler-agent leave", "error", err)
 			pause = lookAtCertificate
 		case err != nil && ctx.Err() == nil:
 			m.log.Warn("the broker refuses this host, and the coordinator does not say why", "error", err)

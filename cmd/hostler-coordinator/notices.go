@@ -24,7 +24,7 @@ type notifyConfig struct {
 	MailPasswordFile string   `toml:"mail_password_file" takes:"restart" does:"A file, or credential:NAME of systemd, with the password of that user."`
 	MailPlain        bool     `toml:"mail_plain" takes:"restart" does:"Send mail without TLS, to a server on this machine."`
 	Command          []string `toml:"command" takes:"restart" does:"A program by its absolute path and its arguments. It gets the notification as JSON on its standard input, and has taken it when it ends with 0."`
-	GroupBy          string   `toml:"group_by" takes:"restart" does:"The name of a label: alerts of hosts with the same value of it are told together. Empty: all are."`
+	GroupBy          string   `toml:"group_by" takes:"restart" does:"The name of a label: alerts of hosts with the same value of it are told together, and so are those of all hosts without the label. Empty: all are."`
 	WaitSeconds      int      `toml:"wait_seconds" takes:"restart" unit:"seconds" does:"For how long alerts are collected from the first on, so that a storm is one notification."`
 	RepeatMinutes    int      `toml:"repeat_minutes" takes:"restart" unit:"minutes" does:"After how long alerts that are still raised are told again."`
 }

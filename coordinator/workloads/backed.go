@@ -8,11 +8,11 @@ import (
 	"github.com/hostler-io/hostler/unique"
 )
 
-// restoredEvent tells that a host has made a workload of a backup.
+// restoredEvent tells that a host has made a workload from a backup.
 const restoredEvent = "workload.restored"
 
-// tellRestore adds the event that names the backup from which a workload was made, if the
-// coordinator has just learnt it.
+// tellRestore writes an event that names the backup from which a host made a workload, if
+// the coordinator has just learnt it.
 func (r *Room) tellRestore(tx core.Tx, before string, w *core.Workload) error {
 	if w.Restored == before || w.Restored == "" {
 		return nil
@@ -21,7 +21,7 @@ func (r *Room) tellRestore(tx core.Tx, before string, w *core.Workload) error {
 }
 
 // carried takes the end of an action that makes a workload on its host: whether that host
-// has the newest data now. What a lost action has made is unknown.
+// has the newest data now. If the action is lost, the coordinator cannot know.
 func carried(w *core.Workload, a *core.Action) {
 	if a.Kind != protocol.KindCreate {
 		return

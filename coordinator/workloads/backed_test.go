@@ -30,14 +30,41 @@ func (s *stage) copyOn(h protocol.HostID) {
 	s.tell(h, func(h *core.Host) { h.Inventory.Containers = []protocol.Container{{CTID: ctid, Name: "db"}} })
 }
 
-// TestDataInBackups: when the host of a workload is lost, another one makes it of a backup
-// of the hosts that have held it; the name of the backup is kept and told. The old copy on
-// the first host is never started.
-func TestDataInBackups(t *testing.T) {
+// loses has workload db lose its host a, so that host b is to make it from a backup.
+func loses(t *testing.T) *stage {
 	s := born(t, "backup")
 	s.copyOn("a")
 	s.away["a"] = true
 	s.keep(2*time.Minute + 10*time.Second)
+	return s
+}
+
+// back brings a host back, and the workload must run there soon.
+func (s *stage) back(h protocol.HostID) {
+	s.Helper()
+	s.away[h] = false
+	s.keep(20 * time.Second)
+	if w := s.only(); w.Host != h || w.Phase != unique.Held {
+		s.Errorf("when host %s, which has its data, is back: %+v", h, w)
+	}
+}
+
+// waits brings host a back and takes host b away. The workload must stay down, for the copy on
+// host a is old.
+func (s *stage) waits(dataHost protocol.HostID) {
+	s.Helper()
+	s.away["a"], s.away["b"] = false, true
+	s.keep(5 * time.Minute)
+	if w := s.only(); w.Phase != unique.Free || w.DataHost != dataHost || !strings.Contains(w.Why, "a: it has a copy with old data") {
+		s.Errorf("host a has an old copy: %+v", w)
+	}
+}
+
+// TestDataInBackups: when the host of a workload is lost, another host makes it from a backup
+// of the hosts that have held it. The coordinator keeps and tells the name of the backup, and
+// never starts the old copy on the first host.
+func TestDataInBackups(t *testing.T) {
+	s := loses(t)
 	w := s.only()
 	if w.Host != "b" || w.Phase != unique.Held || w.Epoch.Counter != 2 || !slices.Equal(s.from(), []protocol.HostID{"a", "b"}) {
 		t.Fatalf("%+v, of %v", w, s.from())
@@ -59,25 +86,14 @@ func TestDataInBackups(t *testing.T) {
 	}); err != nil || told != 1 {
 		t.Errorf("%d events, %v", told, err)
 	}
-	s.away["a"], s.away["b"] = false, true
-	s.keep(5 * time.Minute)
-	if w := s.only(); w.Phase != unique.Free || !strings.Contains(w.Why, "a: it has a copy with old data") {
-		t.Errorf("its old copy is started: %+v", w)
-	}
-	s.away["b"] = false
-	s.keep(20 * time.Second)
-	if w := s.only(); w.Host != "b" || w.Phase != unique.Held {
-		t.Errorf("when the host with its data is back: %+v", w)
-	}
+	s.waits("b")
+	s.back("b")
 }
 
 // TestNoBackup: a host that finds no good backup is left alone, and the workload waits for
 // the host that has its data.
 func TestNoBackup(t *testing.T) {
-	s := born(t, "backup")
-	s.copyOn("a")
-	s.away["a"] = true
-	s.keep(2*time.Minute + 10*time.Second)
+	s := loses(t)
 	s.ends(protocol.StateFailed, "no target of this host has a backup of it")
 	var took protocol.Seq
 	for range 5 {
@@ -87,27 +103,16 @@ func TestNoBackup(t *testing.T) {
 	if w := s.only(); w.Phase != unique.Free || w.DataHost != "a" || w.Restored != "" || !strings.Contains(w.Failed["b"].Why, "no target") {
 		t.Fatalf("%+v", w)
 	}
-	s.away["a"] = false
-	s.keep(20 * time.Second)
-	if w := s.only(); w.Host != "a" || w.Phase != unique.Held {
-		t.Errorf("when its host is back: %+v", w)
-	}
+	s.back("a")
 }
 
 // TestLostWithoutAWord: a host that was lost while it made a workload may have the newest
-// data, and may not: no copy is started but of a backup.
+// data or not, so the coordinator starts no copy. It only has one made from a backup.
 func TestLostWithoutAWord(t *testing.T) {
-	s := born(t, "backup")
-	s.copyOn("a")
-	s.away["a"] = true
-	s.keep(2*time.Minute + 10*time.Second)
+	s := loses(t)
 	s.ends(protocol.StateLost, "")
 	s.copyOn("b")
-	s.away["a"], s.away["b"] = false, true
-	s.keep(5 * time.Minute)
-	if w := s.only(); w.Phase != unique.Free || w.DataHost != "" || !strings.Contains(w.Why, "a: it has a copy with old data") {
-		t.Errorf("%+v", w)
-	}
+	s.waits("")
 }
 
 // TestBackedStaysOnADrainedHost: what would lose data leaves no host that is heard.

@@ -47,7 +47,7 @@ var allowed = []allowance{
 	{"protocol/audit", []string{"protocol"}, effects, "a log is verified by whoever doubts it, on any machine and without the fleet"},
 	{"protocol/fresh", []string{"protocol"}, effects, "what was heard before is memory of one conversation, which both ends have and no message needs"},
 	{"protocol/stream", []string{"protocol"}, effects, "delivery is decided by pure code, so that every interleaving can be tested"},
-	{"protocol/samples", nil, effects, "the text of samples on their way to the coordinator: anybody may send it, so it is read strictly, and in one place"},
+	{"protocol/samples", nil, effects, "the text of samples on their way to the coordinator: it comes from hosts, so it is read strictly, and in one place"},
 	{"protocol/figures", nil, effects, "figures of a host, and when they have moved: numbers alone, which the protocol carries"},
 	{"protocol/beat", []string{"protocol", "protocol/figures"}, effects, "what of a host's state has changed is made and applied by pure code, whose digests show that both sides agree"},
 	{"protocol/window", []string{"protocol"}, effects, "credit and what is sent again are decided by pure code, for output and input on both sides alike"},

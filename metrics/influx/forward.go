@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// foreign is a batch of somebody else, who keeps it until done says that it is safe.
+// foreign is a batch of another sender, which keeps it until done says that it is safe.
 type foreign struct {
 	batch
 	done func(taken bool)
@@ -46,8 +46,8 @@ func (s *Sink) bring(ctx context.Context, first foreign) {
 	}
 }
 
-// keepForeign is keep for what its senders have still: it is lost to nobody if the disk
-// does not take it. It reports whether it did.
+// keepForeign is keep for lines that their senders still have: no line is lost if the disk
+// does not take them. It reports whether the disk took them.
 func (s *Sink) keepForeign(b batch) bool {
 	lost, err := s.spool.add(b)
 	s.spooled()

@@ -38,7 +38,7 @@ func (f *far) write(ctx context.Context, lines []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.away {
-		return errors.New("nobody answers")
+		return errors.New("the coordinator does not answer")
 	}
 	f.text.Write(lines)
 	return nil

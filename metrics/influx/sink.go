@@ -11,7 +11,7 @@
 //
 // Two ways of writing are known: /api/v2/write, by the client of InfluxData, for InfluxDB
 // from 1.8 on and for VictoriaMetrics; and the classic /write for InfluxDB 1.x. A host that
-// reaches no database has a third, Config.Write: it gives its batches to somebody who does.
+// reaches no database has a third, Config.Write: it gives its batches to a program that does.
 package influx
 
 import (

@@ -120,12 +120,12 @@ func New(dir string, log *slog.Logger) (*Servers, error) {
 	return &Servers{program: path, dir: dir, as: unprivileged(), log: log, running: make(map[string]*server), unwritten: make(map[string]string)}, nil
 }
 
-// overflowID is the user and group that the kernel shows for those it cannot show, and that
-// Debian calls nobody.
+// overflowID is the user and group that the kernel shows for those it cannot show. Debian
+// names the user "nobody".
 const overflowID = 65534
 
-// unprivileged is who the processes are: the user that the package of the program makes for
-// it, or nobody.
+// unprivileged is the user of the processes: the user that the package of the program makes,
+// or the user "nobody".
 func unprivileged() *syscall.Credential {
 	c := &syscall.Credential{Uid: overflowID, Gid: overflowID}
 	for _, name := range []string{Program, "nobody"} {
@@ -438,7 +438,7 @@ func reachable(dir string) error {
 	}
 }
 
-// replace writes a file at once: who reads it reads it whole.
+// replace writes a file in one step, so a program that reads it never reads half of it.
 func replace(path, text string) error {
 	if err := reachable(filepath.Dir(path)); err != nil {
 		return err

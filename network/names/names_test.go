@@ -265,7 +265,7 @@ func TestReachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := names.Resolver(dir, "br", "nameserver 192.0.2.2\n"); !errors.Is(err, names.ErrUnreachable) || !strings.Contains(err.Error(), "chmod o+x "+dir) {
-		t.Errorf("in a directory that nobody may pass: %v", err)
+		t.Errorf("in a directory that only its owner may pass: %v", err)
 	}
 }
 
@@ -344,7 +344,7 @@ func TestKilled(t *testing.T) {
 			stat, err := os.ReadFile("/proc/" + pid + "/stat")
 			return err != nil || strings.Contains(string(stat), ") Z ") || !strings.Contains(string(stat), "("+names.Program+")")
 		}) {
-			t.Errorf("process %s serves names after the end of who has started it", pid)
+			t.Errorf("process %s serves names after the end of the process that started it", pid)
 		}
 	}
 }

@@ -49,6 +49,6 @@ type Status struct {
 	// BackupMS when that was made, in Unix milliseconds of the host; empty without one.
 	Backup   string `json:"backup,omitempty"`
 	BackupMS int64  `json:"backup_ms,omitzero"`
-	// Restored says of which backup its host has made it; empty if of none.
+	// Restored names the backup from which its host made it; empty if it used none.
 	Restored string `json:"restored,omitempty"`
 }

@@ -109,8 +109,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// FuzzUnpack reads what anybody may send. What is taken is taken again, and each line has
-// the tags of its sender once.
+// FuzzUnpack reads any bytes that a host may send. Lines that Unpack takes are taken again,
+// and each has the tags of its sender once.
 func FuzzUnpack(f *testing.F) {
 	f.Add([]byte("hostler_host cpu=1.5 1780000000000\n"), true)
 	f.Add([]byte(`hostler_container_fs,container=web,mount=/a\ b disk=-3 1`+"\n"), true)

@@ -8,9 +8,10 @@
 //
 // It does it N times with the container NAME below PATH, and prints the milliseconds of
 // each, a line each. A start ends when init runs, and an exec of /bin/true when it was
-// waited for. Before and after, the container runs. No more than 1,000 starts: liblxc
-// moves the process that starts a container into the control group of its monitor. With startall it
-// starts all stopped containers of that prefix, N at a time, and prints nothing.
+// waited for. Before and after, the container runs. It makes 1,000 starts at most: with each,
+// liblxc moves the process that starts the container into the control group of its monitor.
+// With startall it starts all stopped containers of that prefix, N at a time, and prints
+// nothing.
 package main
 
 import (

@@ -100,7 +100,8 @@ func (b copying) exports(ctx context.Context, source own, root string) error {
 	})
 }
 
-// fill writes files of a megabyte into a root directory. Half of them can be compressed.
+// fill gives a root directory files of a megabyte. The first half of each file can be
+// compressed, the other half cannot.
 func fill(root string) error {
 	info, err := os.Stat(root)
 	if err != nil {

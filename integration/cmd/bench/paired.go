@@ -14,7 +14,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// shorter is the unit of a quotient of times: less is better.
+// shorter is the unit of times that are compared: less is better.
 const shorter = "× bare"
 
 // pair is one thing that is done in two ways.
@@ -33,8 +33,8 @@ func difference(ours, theirs float64) float64 { return ours - theirs }
 // speedup compares the speeds of what took these times.
 func speedup(ours, theirs float64) float64 { return theirs / ours }
 
-// paired measures both ways in turns and changes which way comes first, for the machine
-// changes its speed meanwhile. The medians count. A note tells both.
+// paired measures both ways in turns. The first way of a turn is the second of the next one,
+// for the machine changes its speed meanwhile. The medians count. A note tells both.
 func (b *bench) paired(ctx context.Context, p pair) error {
 	fmt.Fprintln(b.talk, "measuring", p.name)
 	var found [2][]float64

@@ -59,7 +59,7 @@ func (b inside) places(context.Context) error {
 	})
 }
 
-// placedFleet is hosts with room for all workloads, none of which has a host.
+// placedFleet is hosts with room for all workloads, and workloads that have no host yet.
 func placedFleet() (hosts []placement.Host, loads []placement.Workload) {
 	for i := range placedHosts {
 		hosts = append(hosts, placement.Host{Name: fmt.Sprintf("h%05d", i), Has: placement.Size{CPU: 64_000, Memory: 256 << 30}})
@@ -88,7 +88,7 @@ func lostHost(hosts []placement.Host, loads []placement.Workload) ([]placement.H
 	return hosts, loads
 }
 
-// allPlaced fails unless n workloads have a host, and another than the one that is lost.
+// allPlaced fails unless n workloads have a host, and none has the lost host.
 func allPlaced(placed []placement.Placed, n int, lost string) error {
 	if len(placed) != n {
 		return fmt.Errorf("%d workloads of %d are in the plan", len(placed), n)
@@ -101,8 +101,8 @@ func allPlaced(placed []placement.Placed, n int, lost string) error {
 	return nil
 }
 
-// The fleet that is played: hosts with the default times, of which some hold a unique
-// workload, and one that loses its power.
+// The fleet that is played: hosts with the default times. Some hold a unique workload, and
+// one host loses its power.
 const (
 	playedHosts = 100_000
 	playedLoads = 50

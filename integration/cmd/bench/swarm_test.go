@@ -64,8 +64,8 @@ func TestSwarmHost(t *testing.T) {
 	}
 }
 
-// TestHeed: a receipt that tells of a durable heartbeat is told to the one who waits, and
-// any other is not.
+// TestHeed: the worker learns of a durable heartbeat from its receipt, and of nothing from
+// other receipts.
 func TestHeed(t *testing.T) {
 	id, err := certs.Generate("hostler bench", time.Now())
 	if err != nil {

@@ -240,15 +240,15 @@ func (w *worker) serve() {
 	}
 }
 
-// heed takes a receipt, of which only the newest heartbeat matters here.
+// heed takes a receipt. Only its newest heartbeat matters here.
 func (w *worker) heed(payload []byte) {
 	var r protocol.Receipt
 	if e, err := protocol.Split(payload); err != nil || json.Unmarshal(e.Body, &r) != nil || r.Beat == 0 {
-		return // whoever waits for it will tell
+		return // the wait for the heartbeat reports that none came
 	}
 	select {
 	case w.durable <- r.Beat:
-	default: // nobody waits for so many
+	default: // it holds as many as the worker sends
 	}
 }
 

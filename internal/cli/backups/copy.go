@@ -54,7 +54,7 @@ func Copy(ctx context.Context, d *dispatch.Dispatcher, r *conn.Remote, name data
 	what := "copy backup " + name.Backup
 	f, err := os.CreateTemp("", "hostler-backup-")
 	if err == nil {
-		err = os.Remove(f.Name()) // nobody else is to find it
+		err = os.Remove(f.Name()) // no other program is to open it
 	}
 	if err != nil {
 		return nil, &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: err.Error(), Next: "set TMPDIR to a directory with more room"}
@@ -79,7 +79,7 @@ func Copy(ctx context.Context, d *dispatch.Dispatcher, r *conn.Remote, name data
 	return all, err
 }
 
-// export has a host write a backup, all of which comes or there is an error.
+// export has a host write a backup. It returns an error unless the whole backup comes.
 func export(ctx context.Context, d *dispatch.Dispatcher, r *conn.Remote, what string, name data.BackupName, host protocol.HostID, to *os.File) error {
 	spec, err := dispatch.EncodeSpec(protocol.Spec{Kind: protocol.KindBackupExport, Args: &protocol.BackupArgs{BackupName: name, OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}})
 	if err != nil {

@@ -144,7 +144,10 @@ func (a *commands) confirmCommand() *cobra.Command {
 containers reach, and stays so until it is started anew. What it holds starts elsewhere
 then. If the host runs after all, two copies of one container run: look at the machine,
 not at a monitor. The confirmation counts for the present silence only; it is refused if
-the host is heard before it comes.`,
+the host is heard before it comes.
+
+Without --key and --gpg, it signs with the key of this machine that the ring gives to an
+approver. If several are, name one with --key.`,
 		Example: "  hostler host confirm-fenced edge-07 --reason 'unplugged it myself'", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	f := cmd.Flags()

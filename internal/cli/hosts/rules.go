@@ -48,9 +48,10 @@ The quantities are cpu, ram, swap, disk, inodes, load, tasks, psi-cpu, psi-memor
 psi-io, temperature, restarts (of a container, within an hour), backup-age (of the
 newest good backup of a container), queue-age (how long
 a message has waited for the coordinator) and certificate (the time until it
-expires). Without a time the value must be above the threshold for 60 s. The
-coordinator itself checks offline (how long it has not heard the host; a host that
-announced that it sleeps does not count) and clock (how far the host's clock is off).`,
+expires). Without a time the value must be above the threshold for 60 s, and without
+a severity the alert is a warning. The coordinator itself checks offline (how long it
+has not heard the host; a host that announced that it sleeps does not count) and clock
+(how far the host's clock is off).`,
 		Example: "  hostler alert rule set memory ram=80%/60s ram=95%/60s:critical -A\n  hostler alert rule set lab-disks disk=90%/5m inodes=90% -l site=lab\n" +
 			"  hostler alert rule set web cpu=150%/5m restarts=3 edge-07/web\n  hostler alert rule set any-container ram=90% -A --of '*'",
 	}

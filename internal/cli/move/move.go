@@ -235,7 +235,7 @@ func (m *mover) do(ctx context.Context, s step) error {
 	case forget:
 		return m.forgetBackups(ctx)
 	case stop:
-		if m.p.details.Moving != nil { // whoever has ended the move may have written since
+		if m.p.details.Moving != nil { // if a person has started it since, it may have written
 			if err := m.still(ctx); err != nil {
 				return err
 			}

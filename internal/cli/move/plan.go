@@ -142,8 +142,9 @@ func (p *picture) obstacles() (why []string) {
 }
 
 // brought are the volumes that a move has made on the other host, which has others now than
-// when the move began. If the container was there, they were its own. If it was not, they
-// are those that nobody has had: another may be of somebody else, who has made it meanwhile.
+// when the move began. If the container was there, they were its own. If it was not, they are
+// those that came with the backup and that no container has had: another person may have made
+// the others meanwhile.
 func (p *picture) brought(was bool, now []api.Volume) (all []string) {
 	for _, name := range named(p.details.Volumes) {
 		is := func(v api.Volume) bool { return v.Name == name }

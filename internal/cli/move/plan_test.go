@@ -158,7 +158,7 @@ func TestUndoAsked(t *testing.T) {
 }
 
 // TestBrought: a move that failed takes back the volumes that it has made on the other host,
-// and none that was there before, or that somebody else has made meanwhile.
+// but no volume that was there before, or that another person has made meanwhile.
 func TestBrought(t *testing.T) {
 	p := still(func(p *picture) {
 		p.details.Volumes = []string{"data:/srv", "logs:/var/log", "data:/mnt", "old:/old", "none:/none"}
