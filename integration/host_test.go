@@ -195,6 +195,24 @@ func (h *host) dropBridge() {
 	if b, err := exec.Command("ip", "link", "delete", h.bridge).CombinedOutput(); err != nil {
 		h.w.t.Errorf("deleting bridge %s: %v: %s", h.bridge, err, b)
 	}
+	h.dropRules()
+}
+
+// dropRules removes the packet filter's rules of the bridge, which name the addresses that
+// a host of a later test may have.
+func (h *host) dropRules() {
+	table, _ := exec.Command("nft", "-a", "list", "table", "inet", "hostler").Output() // there may be none
+	chain := ""
+	for line := range strings.Lines(string(table)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "chain "); ok {
+			chain = strings.Fields(name)[0]
+		}
+		if _, handle, ok := strings.Cut(line, "# handle "); ok && strings.Contains(line, " "+h.bridge+" ") {
+			if b, err := exec.Command("nft", "delete", "rule", "inet", "hostler", chain, "handle", strings.TrimSpace(handle)).CombinedOutput(); err != nil {
+				h.w.t.Errorf("deleting a rule of bridge %s: %v: %s", h.bridge, err, b)
+			}
+		}
+	}
 }
 
 // children waits for children of a process whose command line holds a text.
