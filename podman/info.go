@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/hostler-io/hostler/container"
 )
@@ -206,10 +207,20 @@ func (r *Runtime) listAll(ctx context.Context, filters map[string][]string) (all
 	return all, err
 }
 
+// endsMet is how often an inspection is tried while processes end under it. A container
+// has one first process: the second try finds that it is gone.
+const endsMet = 3
+
 // inspect returns one container, by its name or whole id. Podman takes the beginning of
 // an id for it, too.
 func (r *Runtime) inspect(ctx context.Context, name string) (d details, err error) {
-	err = r.api.call(ctx, http.MethodGet, "/containers/"+url.PathEscape(name)+"/json", nil, nil, &d)
+	for range endsMet {
+		err = r.api.call(ctx, http.MethodGet, "/containers/"+url.PathEscape(name)+"/json", nil, nil, &d)
+		// A process that ends while podman reads of it in /proc fails the whole answer.
+		if p, ok := errors.AsType[*problem](err); !ok || p.Cause != syscall.ESRCH.Error() {
+			break
+		}
+	}
 	if err == nil && d.Name != name && d.ID != name {
 		err = container.ErrNotFound
 	}
