@@ -122,6 +122,7 @@ var parts = map[string]step{
 	"rest":      func(b *bench, ctx context.Context) error { return crowds{b}.atRest(ctx) },
 	"influx":    func(b *bench, ctx context.Context) error { return inside{b}.writes(ctx) },
 	"fleet":     func(b *bench, ctx context.Context) error { return large{b}.measure(ctx) },
+	"takeover":  func(b *bench, ctx context.Context) error { return takeover{b}.measure(ctx) },
 	"beat":      func(b *bench, ctx context.Context) error { return thousand{b}.heartbeats(ctx) },
 }
 
@@ -145,7 +146,7 @@ func (b *bench) all(ctx context.Context, steps []step) error {
 		b.roundtrip, b.commandLine, b.commits, b.cancels, b.load, b.noop, b.seal, b.deltas, b.outputs,
 		func(ctx context.Context) error { return b.memory(ctx, idle) },
 		b.containers, thousand{b}.runMany, thousand{b}.heartbeats, b.storm, large{b}.measure,
-		pods{b}.podmans, pods{b}.deaths, copying{b}.copies, crowds{b}.restore, crowds{b}.atRest, inside{b}.writes, inside{b}.places, inside{b}.plays,
+		pods{b}.podmans, pods{b}.deaths, copying{b}.copies, crowds{b}.restore, crowds{b}.atRest, inside{b}.writes, inside{b}.places, inside{b}.plays, takeover{b}.measure,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -42,6 +42,8 @@ type fleet struct {
 	code       string // of the fleet
 	daemons    []*exec.Cmd
 	podman     bool // the host has podman, too
+	// What is added to the files of the coordinator, and of each host.
+	coordinatorToo, hostToo string
 
 	coordinator, agent int // process ids
 }
@@ -65,6 +67,7 @@ func newFleet(bin string) (*fleet, error) {
 }
 
 func (f *fleet) path(name string) string { return filepath.Join(f.dir, name) }
+func (f *fleet) secondBridge() string    { return f.bridge + "b" }
 func (f *fleet) url() string             { return "https://" + f.http }
 func (f *fleet) ca() string              { return f.path("coordinator/ca.crt") }
 
@@ -130,36 +133,48 @@ func (f *fleet) start(ctx context.Context) error {
 	if _, err := f.must(ctx, "hostler", "login", f.url(), "--token", f.token, "--ca", f.ca()); err != nil {
 		return err
 	}
-	return f.startHost(ctx)
+	agent, err := f.addHost(ctx, hostName, f.bridge)
+	if err == nil {
+		f.agent = agent.Process.Pid
+	}
+	return err
 }
 
-func (f *fleet) configure() error {
-	subnet, err := freeSubnet()
-	if err != nil {
-		return err
-	}
+func (f *fleet) configure() (err error) {
 	if f.http, err = freeAddress(); err != nil {
 		return err
 	}
 	if f.mqtt, err = freeAddress(); err != nil {
 		return err
 	}
-	for _, d := range []string{"operator", "coordinator", hostName} {
+	for _, d := range []string{"operator", "coordinator"} {
 		if err := os.Mkdir(f.path(d), 0o711); err != nil {
 			return err
 		}
 	}
 	co := fmt.Sprintf("state_dir = %q\n[http]\nlisten = %q\n[mqtt]\nlisten = %q\n", f.path("coordinator"), f.http, f.mqtt)
-	host := f.path(hostName)
+	return os.WriteFile(f.path("coordinator.toml"), []byte(co+f.coordinatorToo), 0o600)
+}
+
+// configureHost writes the file of a host, whose network is a bridge that nobody has.
+func (f *fleet) configureHost(name, bridge string) error {
+	subnet, err := freeSubnet()
+	if err != nil {
+		return err
+	}
+	dir := f.path(name)
+	if err := os.Mkdir(dir, 0o711); err != nil {
+		return err
+	}
 	agent := fmt.Sprintf("host = %q\nstate_dir = %q\nsocket = %q\n[lxc]\npath = %q\n[network]\nbridge = %q\nsubnet = %q\n",
-		hostName, host, host+"/agent.sock", host+"/lxc", f.bridge, subnet)
+		name, dir, dir+"/agent.sock", dir+"/lxc", bridge, subnet)
 	if f.podman {
 		agent += fmt.Sprintf("[podman]\nuse = \"on\"\nsocket = %q\n", f.podmanSocket())
 	}
-	return errors.Join(
-		os.WriteFile(f.path("coordinator.toml"), []byte(co), 0o600),
-		os.WriteFile(f.path("agent.toml"), []byte(agent), 0o600))
+	return os.WriteFile(f.hostConfig(name), []byte(agent+f.hostToo), 0o600)
 }
+
+func (f *fleet) hostConfig(name string) string { return f.path(name + ".toml") }
 
 // initCoordinator makes the fleet and a coordinator that is part of it.
 func (f *fleet) initCoordinator(ctx context.Context) error {
@@ -199,40 +214,51 @@ func (f *fleet) startCoordinator(ctx context.Context) error {
 	})
 }
 
-// startHost lets the host in and runs its agent.
-func (f *fleet) startHost(ctx context.Context) error {
-	config := []string{"--config", f.path("agent.toml")}
+// addHost makes a host, lets it in and runs its agent.
+func (f *fleet) addHost(ctx context.Context, name, bridge string) (agent *exec.Cmd, err error) {
+	if err := f.configureHost(name, bridge); err != nil {
+		return nil, err
+	}
 	line, err := f.must(ctx, "hostler", "host", "invite")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	invitation := strings.Fields(line)
 	if len(invitation) == 0 {
-		return errors.New("host invite printed nothing")
+		return nil, errors.New("host invite printed nothing")
 	}
-	join, err := f.spawn("join", "hostler-agent", append(config, "join", invitation[len(invitation)-1])...)
+	join, err := f.spawn("join-"+name, "hostler-agent", "--config", f.hostConfig(name), "join", invitation[len(invitation)-1])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := f.approve(ctx); err != nil {
-		return err
+	if err := f.approve(ctx, name); err != nil {
+		return nil, err
 	}
 	if err := join.Wait(); err != nil {
-		return fmt.Errorf("joining: %w", err)
+		return nil, fmt.Errorf("joining: %w", err)
 	}
-	if err := f.runAgent(); err != nil {
-		return err
+	if agent, err = f.spawnAgent(name); err != nil {
+		return nil, err
 	}
-	return until(ctx, "the host is online", func() bool {
+	return agent, f.online(ctx, name)
+}
+
+// spawnAgent starts the agent of a host that has joined.
+func (f *fleet) spawnAgent(name string) (*exec.Cmd, error) {
+	return f.spawn("agent-"+name, "hostler-agent", "--config", f.hostConfig(name), "run")
+}
+
+func (f *fleet) online(ctx context.Context, name string) error {
+	return until(ctx, name+" is online", func() bool {
 		var h struct{ Connectivity string }
-		out, err := f.must(ctx, "hostler", "host", "show", hostName, "-o", "json")
+		out, err := f.must(ctx, "hostler", "host", "show", name, "-o", "json")
 		return err == nil && json.Unmarshal([]byte(out), &h) == nil && h.Connectivity == "online"
 	})
 }
 
-// runAgent starts the agent of a host that has joined.
+// runAgent starts the agent of the first host again.
 func (f *fleet) runAgent() error {
-	cmd, err := f.spawn("agent", "hostler-agent", "--config", f.path("agent.toml"), "run")
+	cmd, err := f.spawnAgent(hostName)
 	if err != nil {
 		return err
 	}
@@ -253,10 +279,10 @@ func (f *fleet) endAgent() error {
 }
 
 // approve waits for the words on the host's screen and lets it in.
-func (f *fleet) approve(ctx context.Context) error {
+func (f *fleet) approve(ctx context.Context, host string) error {
 	var words string
 	if err := until(ctx, "the host shows its words", func() bool {
-		b, _ := os.ReadFile(f.path("join.log")) // it may not be there yet
+		b, _ := os.ReadFile(f.path("join-" + host + ".log")) // it may not be there yet
 		var whole bool
 		words, whole = field(string(b), "words")
 		return whole
@@ -265,7 +291,7 @@ func (f *fleet) approve(ctx context.Context) error {
 	}
 	var refusal error
 	if err := until(ctx, "the host is approved", func() bool {
-		_, refusal = f.must(ctx, "hostler", "host", "approve", hostName, "--words", words)
+		_, refusal = f.must(ctx, "hostler", "host", "approve", host, "--words", words)
 		return refusal == nil
 	}); err != nil {
 		return errors.Join(err, refusal)
@@ -378,10 +404,9 @@ func (f *fleet) close(ctx context.Context) error {
 			_ = d.Wait()
 		}
 	}
-	lxc := f.path(hostName + "/lxc")
-	names, _ := os.ReadDir(lxc)
-	for _, n := range names {
-		_ = exec.CommandContext(ctx, "lxc-stop", "-P", lxc, "-n", n.Name(), "-k").Run() // it may not run
+	containers, _ := filepath.Glob(f.path("*/lxc/*"))
+	for _, c := range containers {
+		_ = exec.CommandContext(ctx, "lxc-stop", "-P", filepath.Dir(c), "-n", filepath.Base(c), "-k").Run() // it may not run
 	}
 	f.killLeaves()
 	var err error
@@ -395,15 +420,17 @@ func (f *fleet) close(ctx context.Context) error {
 		}
 		return len(left) == 0
 	}))
-	if _, missing := net.InterfaceByName(f.bridge); missing == nil {
-		err = errors.Join(err, exec.CommandContext(ctx, "ip", "link", "delete", f.bridge).Run())
+	for _, bridge := range []string{f.bridge, f.secondBridge()} {
+		if _, missing := net.InterfaceByName(bridge); missing == nil {
+			err = errors.Join(err, exec.CommandContext(ctx, "ip", "link", "delete", bridge).Run())
+		}
 	}
 	return errors.Join(err, os.RemoveAll(f.dir))
 }
 
 // killLeaves ends the commands that are under way, by their control groups.
 func (f *fleet) killLeaves() {
-	_ = filepath.WalkDir(f.path(hostName), func(path string, d fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(f.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() != "start.json" {
 			return nil
 		}

@@ -53,7 +53,7 @@ func main() {
 var errUsage = errors.New("usage")
 
 // limit is how long the whole run may take, the taking down excluded.
-const limit = 25 * time.Minute
+const limit = 30 * time.Minute
 
 // run is the program. Without -strict a target that is missed is no error: the table
 // says so.

@@ -133,11 +133,13 @@ func (b *bench) destroy(ctx context.Context, c own) error {
 }
 
 // socket returns a client of the agent's socket that keeps its connection.
-func (f *fleet) socket() *probe {
+func (f *fleet) socket() *probe { return f.socketOf(hostName) }
+
+func (f *fleet) socketOf(host string) *probe {
 	return &probe{url: "http://agent", client: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
-			return d.DialContext(ctx, "unix", f.path(hostName+"/agent.sock"))
+			return d.DialContext(ctx, "unix", f.path(host+"/agent.sock"))
 		},
 	}}}
 }
