@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -95,18 +96,11 @@ type Verifier interface {
 // the signed manifest, which it completes.
 func Write(ctx context.Context, to io.Writer, root string, ids container.IDRange, m Manifest, key Signer, volumes ...Tree) (Manifest, error) {
 	packed := sha256.New()
-	count := &counter{to: io.MultiWriter(to, packed)}
-	own, err := pack(ctx, count, Tree{Root: root, IDs: ids})
-	if err != nil {
+	out := newAside(io.MultiWriter(to, packed))
+	count := &counter{to: out}
+	m, err := packAll(ctx, count, root, ids, m, volumes)
+	if err = cmp.Or(out.Close(), err); err != nil {
 		return m, err
-	}
-	m.Entries, m.DiffID = own.Entries, own.DiffID
-	for _, v := range volumes {
-		p, err := pack(ctx, count, v)
-		if err != nil {
-			return m, fmt.Errorf("volume %s: %w", v.Name, err)
-		}
-		m.Volumes = append(m.Volumes, p)
 	}
 	m.Form, m.Bytes, m.SHA256 = form, count.n, hex.EncodeToString(packed.Sum(nil))
 	end, err := seal(m, key)
@@ -117,6 +111,23 @@ func Write(ctx context.Context, to io.Writer, root string, ids container.IDRange
 	return m, err
 }
 
+// packAll writes the archives, and tells the manifest of them.
+func packAll(ctx context.Context, to *counter, root string, ids container.IDRange, m Manifest, volumes []Tree) (Manifest, error) {
+	own, err := pack(ctx, to, Tree{Root: root, IDs: ids})
+	if err != nil {
+		return m, err
+	}
+	m.Entries, m.DiffID = own.Entries, own.DiffID
+	for _, v := range volumes {
+		p, err := pack(ctx, to, v)
+		if err != nil {
+			return m, fmt.Errorf("volume %s: %w", v.Name, err)
+		}
+		m.Volumes = append(m.Volumes, p)
+	}
+	return m, nil
+}
+
 // pack writes a tree as an archive behind what was written before.
 func pack(ctx context.Context, to *counter, t Tree) (p Packed, err error) {
 	p.Name, p.Offset = t.Name, to.n
@@ -125,8 +136,9 @@ func pack(ctx context.Context, to *counter, t Tree) (p Packed, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.Entries, err = rootfs.Archive(ctx, t.Root, t.IDs, io.MultiWriter(z, plain))
-	err = errors.Join(err, z.Close())
+	digest := newAside(plain)
+	p.Entries, err = rootfs.Archive(ctx, t.Root, t.IDs, io.MultiWriter(z, digest))
+	err = errors.Join(err, z.Close(), digest.Close())
 	p.Bytes, p.DiffID = to.n-p.Offset, "sha256:"+hex.EncodeToString(plain.Sum(nil))
 	return p, err
 }

@@ -82,7 +82,8 @@ func (s Store) open(name string) (*os.File, error) {
 }
 
 // A backup leaves so many bytes of the disk free, for the agent and the host. It looks
-// again each time it has written so many.
+// again each time it has written so many, and has the kernel write them to the disk: the sync
+// at the end finds little that is left.
 const (
 	reserve   = 256 << 20
 	lookEvery = 16 << 20
@@ -104,6 +105,7 @@ func (s *sparing) Write(b []byte) (int, error) {
 		if int64(disk.Bavail)*disk.Bsize < reserve+lookEvery {
 			return 0, fmt.Errorf("%w: a backup leaves %d MiB of the disk free", unix.ENOSPC, reserve>>20)
 		}
+		_ = unix.SyncFileRange(int(s.to.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE) // the sync at the end is what counts
 	}
 	return s.to.Write(b)
 }
