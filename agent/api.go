@@ -158,6 +158,9 @@ func (a *Agent) Propose(ctx context.Context, id protocol.ActionID, spec []byte, 
 	})
 }
 
+// Uploads takes the inputs of actions that are asked for on the host itself.
+func Uploads(a *Agent) *relay.Uploads { return a.relay.Uploads() }
+
 // Action returns an action, or [ErrUnknown].
 func (a *Agent) Action(ctx context.Context, id protocol.ActionID) (Action, error) {
 	return a.cfg.Queue.Action(ctx, id)

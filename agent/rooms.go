@@ -78,7 +78,7 @@ func (a *Agent) furnish() {
 func (a *Agent) handlers() map[protocol.Kind]actions.Handler {
 	cfg := &a.cfg
 	commands := commands.Handler{
-		Active: a.commands, Fetches: cfg.Payloads != nil && cfg.Link != nil, Unseals: cfg.Unseal != nil, Moves: cfg.Mover != nil, Printers: cfg.Printers,
+		Active: a.commands, Inputs: cfg.Payloads != nil, Unseals: cfg.Unseal != nil, Moves: cfg.Mover != nil, Printers: cfg.Printers,
 	}
 	all := a.containers.Handlers()
 	for _, k := range protocol.Kinds() {
@@ -197,6 +197,9 @@ func (r rooms) Reported(n uint64)           { r.a.uplink.Reported(n) }
 func (r rooms) Moved()                      { r.a.uplink.ActionMoved() }
 func (r rooms) Spare()                      { r.a.spare() }
 func (r rooms) Lacks(s *protocol.Spec) bool { return r.a.relay.Lacks(s) }
+func (r rooms) Sent(by string, s *protocol.Spec) error {
+	return r.a.relay.Sent(by, s)
+}
 func (r rooms) Keep(id protocol.ActionID, s *protocol.Spec, lacks bool) {
 	r.a.relay.Keep(id, s, lacks)
 }

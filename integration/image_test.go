@@ -45,6 +45,8 @@ func TestImages(t *testing.T) {
 	if out := w.must(t, "exec", "edge-01/web", "--", "cat", "/etc/motto"); out != "made of layers" {
 		t.Errorf("the container says %q", out)
 	}
+	archive := w.path("web.image")
+	h.local(t, "image", "export", ref, archive, "--runtime", "lxc").exits(t, 0)
 	w.cli(t, "image", "rm", "edge-01", ref, "--yes").exits(t, 0)
 	w.cli(t, "image", "rm", "edge-01", ref, "--yes").exits(t, 1, "no such image on this host")
 	if out := h.local(t, "image", "ls", "-o", "name").exits(t, 0).stdout; out != "" {
@@ -54,4 +56,19 @@ func TestImages(t *testing.T) {
 		t.Errorf("prune says %q", out)
 	}
 	w.must(t, "exec", "edge-01/web", "--", "true")
+
+	// Without a coordinator, an archive and what a command reads come by the agent's socket.
+	w.coordinator.end(t, term)
+	h.local(t, "image", "import", archive, "edge-01").exits(t, 2, "leave out the names of hosts")
+	h.local(t, "image", "import", archive).exits(t, 0)
+	if out := h.local(t, "image", "ls", "-o", "csv").exits(t, 0).stdout; !strings.Contains(out, ref+",lxc,") {
+		t.Errorf("the host has %q", out)
+	}
+	whole := read(t, archive)
+	write(t, archive, whole[:len(whole)/2])
+	h.local(t, "image", "import", archive).exits(t, 1)
+	write(t, w.path("line"), "read on the host\n")
+	if out := h.local(t, "run", "--stdin", w.path("line"), "--", "cat").exits(t, 0).stdout; out != "read on the host\n" {
+		t.Errorf("the command has read %q", out)
+	}
 }

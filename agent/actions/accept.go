@@ -207,6 +207,9 @@ func (a *Actions) Propose(id protocol.ActionID, b []byte, requester string) (que
 	info, _ := protocol.KindOf(spec.Kind)
 	o.Action, o.BudgetMS = id, info.StartTTL.Milliseconds()
 	var decided []decision
+	if err == nil && a.jobs[id] == nil {
+		err = a.cfg.Inputs.Sent(requester, &spec)
+	}
 	if err == nil {
 		decided = intakeOf(a).decide([]event{ask(a, protocol.Position{}, o, spec, nil)})
 		err = decided[0].wrong

@@ -63,6 +63,9 @@ type Policy interface {
 type Inputs interface {
 	// Lacks reports whether an action cannot begin because its input is not here.
 	Lacks(s *protocol.Spec) bool
+	// Sent is why an action cannot be asked for here by such a requester, who has not sent
+	// its input; nil if it can.
+	Sent(requester string, s *protocol.Spec) error
 	// Keep keeps the input of an action, or has it fetched if the action lacks it,
 	// until the action has ended: [Actions.Supplied] or its end follows.
 	Keep(id protocol.ActionID, s *protocol.Spec, lacks bool)

@@ -58,6 +58,7 @@ func (h *house) Allowed(protocol.ActionID, *protocol.Spec, *queue.Order, []proto
 func (h *house) AllowedHere(*protocol.Spec, *queue.Order) error { return nil }
 
 func (h *house) Lacks(*protocol.Spec) bool                    { return false }
+func (h *house) Sent(string, *protocol.Spec) error            { return nil }
 func (h *house) Keep(protocol.ActionID, *protocol.Spec, bool) {}
 func (h *house) Admit(*protocol.Spec) error                   { return nil }
 func (h *house) Begin(j *Job)                                 { j.Run(h.saga(j)) }

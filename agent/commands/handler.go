@@ -12,9 +12,9 @@ import (
 // as [actions.Handler]. Its attempts outlive the agent.
 type Handler struct {
 	Active *Active // nil if this host runs no commands
-	// Fetches, Unseals and Moves tell that this host can fetch what commands read, read
+	// Inputs, Unseals and Moves tell that this host can keep what commands read, read
 	// what was sealed to its key, and move files.
-	Fetches, Unseals, Moves bool
+	Inputs, Unseals, Moves bool
 	// Printers are the kinds that print what the host knows.
 	Printers map[protocol.Kind][]string
 }
@@ -23,8 +23,8 @@ type Handler struct {
 func (h Handler) Admit(s *protocol.Spec) error {
 	info, _ := protocol.KindOf(s.Kind)
 	switch {
-	case s.HasPayload() && !h.Fetches:
-		return fmt.Errorf("%w: input cannot be fetched here", actions.CodeUnsupported)
+	case s.HasPayload() && !h.Inputs:
+		return fmt.Errorf("%w: input cannot be kept here", actions.CodeUnsupported)
 	case s.Secret() != nil && !h.Unseals:
 		return fmt.Errorf("%w: secret values cannot be read here", actions.CodeUnsupported)
 	case info.Files() && !h.Moves:

@@ -14,6 +14,8 @@
 //	POST /v1/actions/{id}/cancel
 //	GET  /v1/actions/{id}/output    ?stream= &offset= &follow=
 //	GET  /v1/actions/{id}/attach    a websocket to a session, ?peer= &offset= &read_only=
+//	GET  /v1/payloads/{sha256}      is the input of an action here
+//	PUT  /v1/payloads/{sha256}      ?bytes= send it
 //	GET  /v1/containers
 //
 // What is under /v1 is what the coordinator offers of it under the same paths,
@@ -102,6 +104,8 @@ func New(cfg Config) (http.Handler, error) {
 	mux.HandleFunc("POST /v1/actions/{id}/cancel", h.handle(h.cancelAction))
 	mux.HandleFunc("GET /v1/actions/{id}/output", h.handle(h.readOutput))
 	mux.HandleFunc("GET /v1/actions/{id}/attach", h.handle(h.attach))
+	mux.HandleFunc("GET /v1/payloads/{sha256}", h.handle(h.getPayload))
+	mux.HandleFunc("PUT /v1/payloads/{sha256}", h.handle(h.putPayload))
 	mux.HandleFunc("GET /v1/containers", h.handle(h.containers))
 	mux.HandleFunc("GET /v1/containers/{name}", h.handle(h.container))
 	mux.HandleFunc("GET /v1/check", h.handle(h.lookOver))
@@ -120,18 +124,23 @@ func New(cfg Config) (http.Handler, error) {
 	return h.guard(mux), nil
 }
 
-// maxBody is the longest body of any request, in bytes: a spec of 12 KiB in
+// maxBody is the longest body of any request but an input's, in bytes: a spec of 12 KiB in
 // base64 fits several times.
 const maxBody = 64 << 10
 
-// bodyPatience is how long a request's body may take.
+// bodyPatience is how long a request's body may take, and how long nothing of an input may
+// come.
 const bodyPatience = 30 * time.Second
 
 // guard is what every request passes before it is looked at more closely. A
 // request that fails must not end what looks after the host.
 func (h *handlers) guard(mux *http.ServeMux) http.Handler {
 	return webapi.Guard(h.log, newProblem(api.CodeInternal, internalDetail), func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if isUpload(r) {
+			r.Body = webapi.MovingBody(w, r.Body, bodyPatience)
+		} else {
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		}
 		if _, pattern := mux.Handler(r); pattern == "" {
 			noRoute(w, r, mux)
 			return

@@ -27,7 +27,7 @@ type Config struct {
 	Bulk Bulk
 	// RunDirs have the output of commands. Nil if this host runs none.
 	RunDirs commands.RunDirs
-	// Payloads keeps what commands read. Nil if this host fetches none.
+	// Payloads keeps what commands read. Nil if this host takes none.
 	Payloads *blob.Store
 	// Senders is how many commands at most send their output at a time.
 	Senders int
@@ -96,6 +96,7 @@ type Relay struct {
 	outputs   *outputs
 	inputs    *inputs
 	payloads  *payloads
+	uploads   *Uploads
 	terminals *terminals
 	samples   *sampling
 }
@@ -107,6 +108,7 @@ func New(cfg Config) *Relay {
 	r.terminals = newTerminals(&r.cfg)
 	r.inputs = newInputs(&r.cfg, r.terminals)
 	r.payloads = newPayloads(&r.cfg, r.inputs)
+	r.uploads = newUploads(&r.cfg)
 	r.samples = newSampling(&r.cfg)
 	return r
 }

@@ -46,7 +46,7 @@ func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
 		}
 		switch {
 		case isUpload(r):
-			r.Body = movingBody{r.Body, http.NewResponseController(w)}
+			r.Body = webapi.MovingBody(w, r.Body, bodyPatience)
 		case r.ContentLength != 0:
 			conn := http.NewResponseController(w)
 			_ = conn.SetReadDeadline(time.Now().Add(bodyPatience)) // only connections of tests have none

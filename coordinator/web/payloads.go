@@ -10,7 +10,6 @@ import (
 	"os"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -104,19 +103,4 @@ func (h actionHandlers) takeUpload(status int, d protocol.Digest, size, offset i
 // isUpload reports whether the body of a request may be large.
 func isUpload(r *http.Request) bool {
 	return r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, payloadsPath+"/") || r.Method == http.MethodPost && r.URL.Path == payloadsPath
-}
-
-// movingBody bounds the time in which nothing of a large body comes.
-type movingBody struct {
-	io.ReadCloser
-	conn *http.ResponseController
-}
-
-func (b movingBody) Read(p []byte) (int, error) {
-	_ = b.conn.SetReadDeadline(time.Now().Add(bodyPatience)) // only connections of tests have none
-	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF {
-		_ = b.conn.SetReadDeadline(time.Time{}) // as above
-	}
-	return n, err
 }

@@ -118,16 +118,13 @@ func Refused(ctx context.Context, r *conn.Remote, p *Payload, host protocol.Host
 	return nil
 }
 
-// Send brings the payload to the coordinator, if it is not there. It goes on
+// Send brings the payload to the coordinator, or to the agent of this host, if it is not there. It goes on
 // where it was when the line broke, or where a program before this one was.
 //
 // what is what it is for, as completes "cannot …".
 func (p *Payload) Send(ctx context.Context, a *Dispatcher, r *conn.Remote, what string) error {
-	switch {
-	case p == nil || p.Size == 0:
+	if p == nil || p.Size == 0 {
 		return nil
-	case r.Local:
-		return term.Usage("hostler --context NAME …", "the agent of this host takes no input through its socket: use the coordinator")
 	}
 	bar := a.Progress("sending", p.Size)
 	defer bar.End()
@@ -178,7 +175,7 @@ func (p *Payload) sendOnce(ctx context.Context, r *conn.Remote, bar *term.Progre
 		return err
 	}
 	if !have.Complete {
-		return fmt.Errorf("the coordinator has %d of %d bytes", have.Have, p.Size)
+		return fmt.Errorf("%d of %d bytes have arrived", have.Have, p.Size)
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ type importing struct {
 func (a *commands) importCommand() *cobra.Command {
 	var o importing
 	cmd := &cobra.Command{
-		Use: "import FILE|- HOST…", Short: "Bring an image to hosts from an archive", Args: term.AtLeast(2),
+		Use: "import FILE|- HOST…", Short: "Bring an image to hosts from an archive", Args: term.AtLeast(1),
 		Long: `Brings an image to hosts from an archive that hostler image export wrote. Each host
 verifies all of it before it writes anything: that a host of its fleet has signed the
 manifest, or the host itself, the SHA-256 of every part, and that every layer can be
@@ -93,7 +93,7 @@ An archive of which nothing shows who made it, such as an OCI layout of another 
 taken with --allow-unsigned, and only by a name that --name gives it: what it calls
 itself is not believed. Policies name that image.import-unsigned, and it counts as root
 of the host.`,
-		Example: "  hostler image import web.image edge-02 edge-03\n  hostler image import layout.tar edge-02 --allow-unsigned --name debian:12", ValidArgsFunction: a.CompletingPlaces(true),
+		Example: "  hostler image import web.image edge-02 edge-03\n  hostler image import layout.tar edge-02 --allow-unsigned --name debian:12\n  hostler --local image import web.image", ValidArgsFunction: a.CompletingPlaces(true),
 	}
 	c := dispatch.ChangeFlags(cmd)
 	runtimeFlag(cmd, &o.runtime, "for lxc or podman (default as it was exported)")
@@ -107,15 +107,11 @@ of the host.`,
 		case o.unsigned != (o.name != ""):
 			return term.Usage(cmd.CommandPath()+" --help", "--allow-unsigned and --name NAME[:VERSION] belong together")
 		}
-		var hosts []protocol.HostID
-		for _, arg := range args[1:] {
-			host, err := conn.ParseHost(arg)
-			if err != nil {
-				return term.Usage("hostler host ls", "%s", err)
-			}
-			hosts = append(hosts, host)
-		}
 		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		hosts, err := importers(cmd, r, args[1:])
 		if err != nil {
 			return err
 		}
@@ -130,6 +126,26 @@ of the host.`,
 	return cmd
 }
 
+// importers are the hosts that are to take an archive.
+func importers(cmd *cobra.Command, r *conn.Remote, args []string) (hosts []protocol.HostID, err error) {
+	switch {
+	case r.Local && len(args) > 0:
+		return nil, term.Usage(cmd.CommandPath()+" --help", "with --local, leave out the names of hosts")
+	case r.Local:
+		return []protocol.HostID{""}, nil
+	case len(args) == 0:
+		return nil, term.Usage(cmd.CommandPath()+" --help", "name the hosts that take the image")
+	}
+	for _, arg := range args {
+		host, err := conn.ParseHost(arg)
+		if err != nil {
+			return nil, term.Usage("hostler host ls", "%s", err)
+		}
+		hosts = append(hosts, host)
+	}
+	return hosts, nil
+}
+
 // importTo brings an archive to hosts. That one refuses it keeps it from no other.
 func (a *commands) importTo(cmd *cobra.Command, c *dispatch.Change, r *conn.Remote, o importing, p *dispatch.Payload, hosts []protocol.HostID) (err error) {
 	s := protocol.Spec{Kind: protocol.KindImageImport, Args: &protocol.ImageImportArgs{ImageImport: hostcmd.ImageImport{Runtime: o.runtime}, OutputOption: c.AnswerMode()}}
@@ -139,7 +155,10 @@ func (a *commands) importTo(cmd *cobra.Command, c *dispatch.Change, r *conn.Remo
 	}
 	p.Describe(&s)
 	for n, host := range hosts {
-		what := "import the image on " + string(host)
+		what := "import the image"
+		if host != "" {
+			what += " on " + string(host)
+		}
 		if n == 0 && !c.DryRun {
 			if err := p.Send(cmd.Context(), a.Dispatcher, r, what); err != nil {
 				return err
