@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/integration/cmd/bench/bare"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -22,12 +23,12 @@ const rounds = 3
 type bench struct {
 	fleet  *fleet
 	probe  *probe
-	bare   *bare     // what floors are measured on
+	bare   *bare.Way // what floors are measured on
 	talk   io.Writer // what is going on, for whoever waits
 	report report
 }
 
-func newBench(f *fleet, bare *bare, talk io.Writer) (*bench, error) {
+func newBench(f *fleet, bare *bare.Way, talk io.Writer) (*bench, error) {
 	p, err := newProbe(f.url(), f.ca(), f.token)
 	if err != nil {
 		return nil, err
@@ -181,7 +182,9 @@ func (b *bench) roundtrip(ctx context.Context) error {
 		return err
 	}
 	return b.best(ctx, []row{
-		{name: "roundtrip_p50_ms", unit: "ms", times: 2.5, same: b.bare.roundtrip},
+		{name: "roundtrip_p50_ms", unit: "ms", times: 2.5, same: func(ctx context.Context) (float64, error) {
+			return median(60, func() error { return b.bare.Command(ctx) })
+		}},
 		{name: "roundtrip_p99_ms", unit: "ms", target: 20, floor: floors.roundtrip},
 	}, func() ([]float64, error) {
 		values, err := b.probe.oneByOne(ctx, 200, order)
@@ -258,7 +261,7 @@ func (b *bench) load(ctx context.Context) error {
 	}
 	var spent []usage
 	if err := b.best(ctx, []row{
-		{name: "actions_per_s", unit: perSecond, times: 0.4, same: b.bare.supervised},
+		{name: "actions_per_s", unit: perSecond, times: 0.4, same: b.bare.Supervised},
 		{name: "cpu_per_action_ms", unit: "ms", times: 4, floor: func(f floors) float64 { return f.execCPU }},
 	}, func() ([]float64, error) {
 		rate, each, err := b.loadOnce(ctx, order)
@@ -298,7 +301,7 @@ func (b *bench) noop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.best(ctx, []row{{name: "noop_actions_per_s", unit: perSecond, times: 0.4, same: b.bare.messages}}, func() ([]float64, error) {
+	return b.best(ctx, []row{{name: "noop_actions_per_s", unit: perSecond, times: 0.4, same: b.bare.Messages}}, func() ([]float64, error) {
 		const n = 2000
 		took, err := b.probe.atOnce(ctx, n, 50, order)
 		return []float64{n / took.Seconds()}, err

@@ -34,6 +34,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/hostler-io/hostler/integration/cmd/bench/bare"
 )
 
 func main() {
@@ -125,12 +127,16 @@ func measure(ctx context.Context, bin string, steps []step, stderr io.Writer) (r
 	if err := f.start(ctx); err != nil {
 		return r, fmt.Errorf("bringing up a fleet: %w", err)
 	}
-	bare, err := newBare(ctx, bin)
+	config, err := calibrationTLS()
+	if err != nil {
+		return r, err
+	}
+	way, err := bare.New(ctx, bin, config)
 	if err != nil {
 		return r, fmt.Errorf("preparing the floors: %w", err)
 	}
-	defer func() { err = errors.Join(err, bare.close()) }()
-	b, err := newBench(f, bare, stderr)
+	defer func() { err = errors.Join(err, way.Close()) }()
+	b, err := newBench(f, way, stderr)
 	if err != nil {
 		return r, err
 	}

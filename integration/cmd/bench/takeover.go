@@ -8,8 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"time"
-
-	"github.com/hostler-io/hostler/api"
 )
 
 // Of the fleet whose unique container is taken over: its second host, the container, and
@@ -178,9 +176,16 @@ func (r relay) lose(ctx context.Context, since func(relay, context.Context) (tim
 		return 0, err
 	}
 	return took, until(ctx, lost+" is let in again", func() bool {
-		all, err := told[api.Fence](ctx, r.fleet, "fence", "history")
-		return err == nil && !slices.ContainsFunc(all, func(f api.Fence) bool { return f.ReturnedAt == nil })
+		all, err := told[fencing](ctx, r.fleet, "fence", "history")
+		return err == nil && !slices.ContainsFunc(all, func(f fencing) bool { return f.Returned == nil })
 	})
+}
+
+// fencing is a row of the history of fences.
+type fencing struct {
+	Host     string
+	Begun    *time.Time `json:"begun_at"`
+	Returned *time.Time `json:"returned_at"`
 }
 
 // told are the rows that a command lists.
@@ -205,12 +210,12 @@ func (r relay) runs(ctx context.Context, host string) error {
 // decided waits until a host is being fenced, and returns since when.
 func (r relay) decided(ctx context.Context) (at time.Time, err error) {
 	return at, until(ctx, "the lost host is fenced", func() bool {
-		all, err := told[api.Fence](ctx, r.fleet, "fence", "history")
-		i := slices.IndexFunc(all, func(f api.Fence) bool { return f.Host == *r.holder && f.ReturnedAt == nil && f.BegunAt != nil })
+		all, err := told[fencing](ctx, r.fleet, "fence", "history")
+		i := slices.IndexFunc(all, func(f fencing) bool { return f.Host == *r.holder && f.Returned == nil && f.Begun != nil })
 		if err != nil || i < 0 {
 			return false
 		}
-		at = *all[i].BegunAt
+		at = *all[i].Begun
 		return true
 	})
 }
@@ -219,7 +224,9 @@ func (r relay) decided(ctx context.Context) (at time.Time, err error) {
 // left of its lease.
 func (r relay) leaseEnds(ctx context.Context) (time.Time, error) {
 	now := time.Now()
-	all, err := told[api.Lease](ctx, r.fleet, "lease", "ls")
+	all, err := told[struct {
+		LeftMS int64 `json:"left_ms"`
+	}](ctx, r.fleet, "lease", "ls")
 	if err != nil {
 		return now, err
 	}

@@ -1,4 +1,5 @@
-package main
+// Package bare does the work of an order and nothing else, to compare Hostler with.
+package bare
 
 import (
 	"bufio"
@@ -30,12 +31,12 @@ var schema embed.FS
 // messageSize is that of an order and of a report with their envelopes, about.
 const messageSize = 1 << 10
 
-// bare does the work of an order and nothing else: it is asked for over HTTPS, written
+// Way does the work of an order and nothing else: it is asked for over HTTPS, written
 // down, signed and sent over TLS, checked and written down there, perhaps carried out
 // by the smallest honest supervisor, and its end goes the same way back. All of it is in
 // this process, but for the supervisor. It judges nothing, keeps no history and
 // recovers from nothing.
-type bare struct {
+type Way struct {
 	dir, supervisor string
 	public          ed25519.PublicKey
 	secret          ed25519.PrivateKey
@@ -52,14 +53,16 @@ type bare struct {
 	back    sync.Mutex // of writes to down
 }
 
-func newBare(ctx context.Context, bin string) (_ *bare, err error) {
-	b := &bare{supervisor: filepath.Join(bin, "barerun"), pending: make(map[uint64]chan error)}
+// New opens a way whose two sides speak TLS with a configuration that holds for both. The
+// supervisor is barerun of a directory.
+func New(ctx context.Context, bin string, config *tls.Config) (_ *Way, err error) {
+	b := &Way{supervisor: filepath.Join(bin, "barerun"), pending: make(map[uint64]chan error)}
 	if b.dir, err = os.MkdirTemp("/tmp", "hb-bare-"); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.close())
+			err = errors.Join(err, b.Close())
 		}
 	}()
 	if b.public, b.secret, err = ed25519.GenerateKey(nil); err != nil {
@@ -74,10 +77,6 @@ func newBare(ctx context.Context, bin string) (_ *bare, err error) {
 			return nil, err
 		}
 	}
-	config, err := calibrationTLS()
-	if err != nil {
-		return nil, err
-	}
 	if err := b.connect(config); err != nil {
 		return nil, err
 	}
@@ -85,7 +84,7 @@ func newBare(ctx context.Context, bin string) (_ *bare, err error) {
 }
 
 // connect makes the connection between the two sides.
-func (b *bare) connect(config *tls.Config) error {
+func (b *Way) connect(config *tls.Config) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -106,7 +105,7 @@ func (b *bare) connect(config *tls.Config) error {
 }
 
 // listen begins to serve requests.
-func (b *bare) listen(config *tls.Config) error {
+func (b *Way) listen(config *tls.Config) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -120,7 +119,8 @@ func (b *bare) listen(config *tls.Config) error {
 	return nil
 }
 
-func (b *bare) close() error {
+// Close ends it and removes its files.
+func (b *Way) Close() error {
 	var errs []error
 	if b.server != nil {
 		b.client.CloseIdleConnections()
@@ -139,7 +139,7 @@ func (b *bare) close() error {
 }
 
 // order takes a request, and answers when its end is durable here.
-func (b *bare) order(w http.ResponseWriter, r *http.Request) {
+func (b *Way) order(w http.ResponseWriter, r *http.Request) {
 	message := make([]byte, messageSize)
 	if _, err := io.ReadFull(r.Body, message[:1]); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -164,14 +164,14 @@ func (b *bare) order(w http.ResponseWriter, r *http.Request) {
 }
 
 // keep makes a message durable; those of many share a commit.
-func (b *bare) keep(db *sqldb.DB, message []byte) error {
+func (b *Way) keep(db *sqldb.DB, message []byte) error {
 	return db.Update(context.Background(), func(tx *sqldb.Tx) error {
 		_, err := tx.Exec("INSERT INTO row (message) VALUES ($1)", message)
 		return err
 	})
 }
 
-func (b *bare) send(to *tls.Conn, mu *sync.Mutex, message []byte) error {
+func (b *Way) send(to *tls.Conn, mu *sync.Mutex, message []byte) error {
 	signed := append(ed25519.Sign(b.secret, message), message...)
 	mu.Lock()
 	defer mu.Unlock()
@@ -180,7 +180,7 @@ func (b *bare) send(to *tls.Conn, mu *sync.Mutex, message []byte) error {
 }
 
 // receive has each message taken that is signed, until the connection ends.
-func (b *bare) receive(from *tls.Conn, take func([]byte)) {
+func (b *Way) receive(from *tls.Conn, take func([]byte)) {
 	r := bufio.NewReader(from)
 	for {
 		signed := make([]byte, ed25519.SignatureSize+messageSize)
@@ -195,7 +195,7 @@ func (b *bare) receive(from *tls.Conn, take func([]byte)) {
 }
 
 // carryOut is the host's side of an order.
-func (b *bare) carryOut(message []byte) {
+func (b *Way) carryOut(message []byte) {
 	err := b.keep(b.theirs, message)
 	if err == nil && message[0] == 'x' {
 		n := binary.BigEndian.Uint64(message[1:])
@@ -210,12 +210,12 @@ func (b *bare) carryOut(message []byte) {
 }
 
 // run runs /bin/true under the smallest honest supervisor.
-func (b *bare) run(ctx context.Context, n uint64) error {
+func (b *Way) run(ctx context.Context, n uint64) error {
 	return exec.CommandContext(ctx, b.supervisor, filepath.Join(b.dir, strconv.FormatUint(n, 10)), "/bin/true").Run()
 }
 
 // ended takes the end of an order.
-func (b *bare) ended(message []byte) {
+func (b *Way) ended(message []byte) {
 	err := b.keep(b.ours, message)
 	if err == nil && message[9] == 'f' {
 		err = errors.New("it was not carried out")
@@ -228,7 +228,7 @@ func (b *bare) ended(message []byte) {
 }
 
 // ask asks for one order: "x" is a command, "n" is nothing to do.
-func (b *bare) ask(ctx context.Context, what string) error {
+func (b *Way) ask(ctx context.Context, what string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader([]byte(what)))
 	if err != nil {
 		return err
@@ -266,17 +266,15 @@ func rate(ctx context.Context, n, atOnce int, do func(context.Context) error) (f
 	return float64(n) / time.Since(begin).Seconds(), context.Cause(ctx)
 }
 
-// roundtrip is the median of one order after another that runs a command.
-func (b *bare) roundtrip(ctx context.Context) (float64, error) {
-	return median(60, func() error { return b.ask(ctx, "x") })
-}
+// Command has one order run a command, and waits for its end.
+func (b *Way) Command(ctx context.Context) error { return b.ask(ctx, "x") }
 
-// supervised is how many supervised commands end in a second, ten at a time.
-func (b *bare) supervised(ctx context.Context) (float64, error) {
+// Supervised is how many supervised commands end in a second, ten at a time.
+func (b *Way) Supervised(ctx context.Context) (float64, error) {
 	return rate(ctx, 300, 10, func(ctx context.Context) error { return b.run(ctx, b.next.Add(1)) })
 }
 
-// messages is how many orders a second go both ways, fifty at a time.
-func (b *bare) messages(ctx context.Context) (float64, error) {
+// Messages is how many orders a second go both ways, fifty at a time.
+func (b *Way) Messages(ctx context.Context) (float64, error) {
 	return rate(ctx, 3000, 50, func(ctx context.Context) error { return b.ask(ctx, "n") })
 }
