@@ -9,7 +9,6 @@ import (
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -50,10 +49,8 @@ func (h *handlers) problemOf(ctx context.Context, err error) *api.Problem {
 		{agent.ErrNoMember, api.CodeInvalid, "join a fleet first: hostler-agent join CODE"},
 		{relay.ErrNoSession, api.CodeInvalid, "its output can be followed: hostler action logs ID --follow"},
 		{relay.ErrNoInput, api.CodeInvalid, "hostler --local sends it by itself"},
-		{blob.ErrDigest, api.CodeInvalid, "send it again; nothing of it was kept"},
-		{blob.ErrSize, api.CodeInvalid, ""},
-		{blob.ErrSpace, api.CodeUnavailable, "free space on the file system of the agent's state_dir"},
-		{blob.ErrBusy, api.CodeUnavailable, "send it again, to go on behind the other"},
+		{relay.ErrOtherInput, api.CodeInvalid, "send it again; nothing of it was kept"},
+		{relay.ErrNoRoom, api.CodeUnavailable, "free space on the file system of the agent's state_dir, and send it again"},
 		{agent.ErrOffline, api.CodeUnavailable, ""},
 		{agent.ErrStopped, api.CodeUnavailable, ""},
 	} {

@@ -14,8 +14,15 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// ErrNoInput refuses an action of the host's own people whose input they have not sent.
-var ErrNoInput = errors.New("its input is not here")
+// The ways in which an input is refused.
+var (
+	// ErrNoInput refuses an action of the host's own people whose input they have not sent.
+	ErrNoInput = errors.New("its input is not here")
+	// ErrOtherInput refuses bytes that are not those that were promised.
+	ErrOtherInput = errors.New("the input is another one")
+	// ErrNoRoom says that the disk does not take an input, or that another sends it just now.
+	ErrNoRoom = errors.New("the input cannot be kept now")
+)
 
 const (
 	// maxSent is how many inputs are remembered as sent. What is forgotten is sent again.
@@ -75,8 +82,8 @@ func (u *Uploads) Size(by string, d protocol.Digest) (int64, error) {
 }
 
 // Put reads an input of that digest and size, and keeps it until an action has read it, or
-// for an hour. It fails with an error of package blob if the input is another one than was
-// promised, or if the disk has no room.
+// for an hour. It fails with [ErrOtherInput], with [ErrNoRoom], or with [ErrNoInput] if the
+// bytes end too early.
 func (u *Uploads) Put(ctx context.Context, by string, d protocol.Digest, size int64, from io.Reader) error {
 	if u.cfg.Payloads == nil {
 		return fmt.Errorf("%w: this agent keeps no inputs", ErrNoInput)
@@ -88,7 +95,12 @@ func (u *Uploads) Put(ctx context.Context, by string, d protocol.Digest, size in
 	if _, err := u.cfg.Payloads.Sweep(time.Now().Add(-unused), func(d protocol.Digest) bool { return needed[d] }); err != nil {
 		u.cfg.Log.Warn("old inputs stay", "error", err)
 	}
-	if err := u.take(ctx, d, size, from); err != nil {
+	switch err := u.take(ctx, d, size, from); {
+	case errors.Is(err, blob.ErrDigest) || errors.Is(err, blob.ErrSize):
+		return fmt.Errorf("%w: %w", ErrOtherInput, err)
+	case errors.Is(err, blob.ErrSpace) || errors.Is(err, blob.ErrBusy):
+		return fmt.Errorf("%w: %w", ErrNoRoom, err)
+	case err != nil:
 		return err
 	}
 	u.mu.Lock()
