@@ -71,4 +71,10 @@ func TestImages(t *testing.T) {
 	if out := h.local(t, "run", "--stdin", w.path("line"), "--", "cat").exits(t, 0).stdout; out != "read on the host\n" {
 		t.Errorf("the command has read %q", out)
 	}
+	h.local(t, "push", w.path("line"), "web:/etc/line").exits(t, 0)
+	if out := h.local(t, "pull", "web:/etc/line", "-").exits(t, 0).stdout; out != "read on the host\n" {
+		t.Errorf("the container has %q", out)
+	}
+	h.local(t, "push", w.path("line"), ":/srv/").exits(t, 2, "cp for the files of this host")
+	h.local(t, "pull", "edge-01/web:/srv/line", "-").exits(t, 2, "use the container name alone")
 }

@@ -44,39 +44,44 @@ source has changed: until then a file .hostler-pull-… keeps what has arrived.`
 		Example: `  hostler pull edge-01:/var/log/syslog .
   hostler pull edge-01:/etc/hosts hosts-of-edge-01
   hostler pull edge-01:/etc/hosts - | grep web
-  hostler pull edge-01/web:/etc/nginx edge-01/web:/srv/site backup/`,
+  hostler pull edge-01/web:/etc/nginx edge-01/web:/srv/site backup/
+  hostler --local pull web:/etc/nginx backup/    # on the host itself`,
 		Args: term.AtLeast(2), DisableFlagsInUseLine: true, ValidArgsFunction: a.CompletingPlaces(false),
 	}
 	t := transferFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
 		var from []RemotePath
 		for _, s := range args[:len(args)-1] {
-			p, err := parseRemotePath(s)
+			p, err := parseRemotePath(s, r.Local)
 			if err != nil {
 				return term.Usage(cmd.UseLine(), "%s", err)
 			}
 			from = append(from, p)
 		}
 		if to := args[len(args)-1]; to != "-" {
-			return a.pull(cmd.Context(), t, from, to)
+			return a.pull(cmd.Context(), r, t, from, to)
 		}
 		if len(from) > 1 {
 			return term.Usage("", "standard output takes one file: %d are named", len(from))
 		}
-		return a.pullToOutput(cmd.Context(), t, from[0])
+		return a.pullToOutput(cmd.Context(), r, t, from[0])
 	}
 	return cmd
 }
 
 // pullToOutput writes the content of a file to standard output, after all of it has
 // arrived with the digest that the host reports.
-func (a *Files) pullToOutput(ctx context.Context, t *transfer, from RemotePath) error {
+func (a *Files) pullToOutput(ctx context.Context, r *conn.Remote, t *transfer, from RemotePath) error {
 	dir, err := os.MkdirTemp("", "hostler-pull-")
 	if err != nil {
 		return term.Cannot("pull "+from.String(), err)
 	}
 	defer os.RemoveAll(dir)
-	if err := a.pull(ctx, t, []RemotePath{from}, filepath.Join(dir, "content")); err != nil || t.dryRun {
+	if err := a.pull(ctx, r, t, []RemotePath{from}, filepath.Join(dir, "content")); err != nil || t.dryRun {
 		return err
 	}
 	f, err := os.Open(filepath.Join(dir, "content"))
@@ -91,7 +96,7 @@ func (a *Files) pullToOutput(ctx context.Context, t *transfer, from RemotePath) 
 	return term.Cannot("write "+from.String()+" to standard output", err)
 }
 
-func (a *Files) pull(ctx context.Context, t *transfer, from []RemotePath, to string) error {
+func (a *Files) pull(ctx context.Context, r *conn.Remote, t *transfer, from []RemotePath, to string) error {
 	into, err := FindDestination(to, len(from) == 1)
 	if err != nil {
 		return err
@@ -101,13 +106,6 @@ func (a *Files) pull(ctx context.Context, t *transfer, from []RemotePath, to str
 		if err := arrivals.Add(p, into); err != nil {
 			return err
 		}
-	}
-	r, err := a.Connect()
-	if err == nil {
-		err = filesAreRemote(r)
-	}
-	if err != nil {
-		return err
 	}
 	for _, p := range from {
 		s := protocol.Spec{Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{p.Path}}, OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}}

@@ -39,7 +39,7 @@ func (p *RemotePath) At(s string) {
 	p.into = p.Path != "/" && strings.HasSuffix(s, "/")
 }
 
-// RemotePath is HOST[/NAME]:PATH.
+// RemotePath is HOST[/NAME]:PATH, and NAME:PATH on the host itself.
 type RemotePath struct {
 	Host      protocol.HostID
 	Container string // as it was typed, HOST/NAME; empty is the host itself
@@ -49,12 +49,22 @@ type RemotePath struct {
 
 func (p RemotePath) String() string { return cmp.Or(p.Container, string(p.Host)) + ":" + p.Path }
 
-func parseRemotePath(s string) (p RemotePath, err error) {
+// parseRemotePath reads a path on a host or in a container; on the host itself, in a
+// container: NAME:PATH.
+func parseRemotePath(s string, local bool) (p RemotePath, err error) {
 	where, at, ok := strings.Cut(s, ":/")
-	if !ok {
+	switch {
+	case local && (!ok || where == ""):
+		return p, fmt.Errorf("%q is not a path in a container: use NAME:/PATH, or cp for the files of this host", s)
+	case !ok:
 		return p, fmt.Errorf("%q is not a path on a host: use HOST:/PATH or HOST/NAME:/PATH", s)
 	}
 	p.At("/" + at)
+	if local {
+		_, err = conn.ParseRef(where, true)
+		p.Container = where
+		return p, err
+	}
 	if strings.Contains(where, "/") {
 		r, err := conn.ParseRef(where, false)
 		p.Host, p.Container = r.Host, where
@@ -98,14 +108,6 @@ func (a *Files) fileSpec(ctx context.Context, r *conn.Remote, t *transfer, where
 	return s, nil
 }
 
-// filesAreRemote refuses to move files by the socket of this host's agent.
-func filesAreRemote(r *conn.Remote) error {
-	if r.Local {
-		return term.Usage("cp", "push and pull do not work on the host itself: use cp")
-	}
-	return nil
-}
-
 // Push returns hostler push.
 func (a *Files) Push() *cobra.Command {
 	var mode, owner string
@@ -118,7 +120,8 @@ replaced and not followed. If PATH is a directory, or there are several files, t
 go into it. Data that was sent once is not sent again, also after a broken connection.`,
 		Example: `  hostler push motd edge-01:/etc/motd
   hostler push app.conf edge-01/web:/etc/app/ --owner app --mode 640
-  hostler push -r site edge-01/web:/srv`,
+  hostler push -r site edge-01/web:/srv
+  hostler --local push app.conf web:/etc/app/    # on the host itself`,
 		Args: term.AtLeast(2), DisableFlagsInUseLine: true, ValidArgsFunction: a.CompletingPlaces(true),
 	}
 	t := transferFlags(cmd)
@@ -128,28 +131,25 @@ go into it. Data that was sent once is not sent again, also after a broken conne
 	f.BoolVarP(&recursive, "recursive", "r", false, "copy directories with everything in them")
 	f.BoolVar(&t.noWait, "no-wait", false, "print the action's id and do not wait")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		to, err := parseRemotePath(args[len(args)-1])
+		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		to, err := parseRemotePath(args[len(args)-1], r.Local)
 		if err != nil {
 			return term.Usage(cmd.UseLine(), "%s", err)
 		}
-		return a.push(cmd.Context(), t, args[:len(args)-1], to, protocol.FileArgs{Mode: mode, Owner: owner}, recursive)
+		return a.push(cmd.Context(), r, t, args[:len(args)-1], to, protocol.FileArgs{Mode: mode, Owner: owner}, recursive)
 	}
 	return cmd
 }
 
-func (a *Files) push(ctx context.Context, t *transfer, from []string, to RemotePath, f protocol.FileArgs, recursive bool) error {
+func (a *Files) push(ctx context.Context, r *conn.Remote, t *transfer, from []string, to RemotePath, f protocol.FileArgs, recursive bool) error {
 	p, err := PreparePush(ctx, from, to, &f, recursive)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	r, err := a.Connect()
-	if err == nil {
-		err = filesAreRemote(r)
-	}
-	if err != nil {
-		return err
-	}
 	s := protocol.Spec{Args: &protocol.PushArgs{Files: &f}}
 	p.Describe(&s)
 	if s, err = a.fileSpec(ctx, r, t, to, protocol.KindHostPush, protocol.KindContainerPush, s); err != nil {
