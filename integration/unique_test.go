@@ -213,6 +213,9 @@ func TestUniqueMoves(t *testing.T) {
 	w.cli(t, "ct", "create", "edge-01/db", "--template", "busybox", "--data", "none").exits(t, 2, "--class unique")
 	w.must(t, "ct", "create", "edge-01/db", "--template", "busybox", "--class", "unique", "--data", "none", "--start")
 	w.cli(t, "ct", "set", "edge-01/db", "--class", "pinned").exits(t, 1, "stays unique")
+	w.cli(t, "ct", "set", "edge-01/db", "--offline", "keep").exits(t, 1, "keeps the contract of its creation")
+	a.local(t, "ct", "set", "db", "--offline", "keep").exits(t, 1, "keeps the contract of its creation")
+	w.must(t, "ct", "set", "edge-01/db", "--offline", "lease") // as it is
 	first := w.lease(t)
 	if first.Host != "edge-01" || first.Phase != "held" || first.SelfFence != "guard" || first.LeftMS <= 0 {
 		t.Fatalf("%+v", first)

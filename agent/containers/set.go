@@ -48,13 +48,11 @@ func (h set) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 		return queue.Change{}, end
 	}
 	args := protocol.ArgsOf[protocol.SetArgs](s)
-	if class := cmp.Or(args.Class, rec.Class); (class == contract.Unique) != (rec.Class == contract.Unique) {
-		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: "a unique container stays unique: create another one of the other class"}
-	}
-	rec.Offline, rec.Class = cmp.Or(args.Offline, rec.Offline), cmp.Or(args.Class, rec.Class)
-	if err := contract.CheckClass(rec.Class, rec.Offline); err != nil {
+	offline, class := cmp.Or(args.Offline, rec.Offline), cmp.Or(args.Class, rec.Class)
+	if err := contract.CheckChange(rec.Class, rec.Offline, class, offline); err != nil {
 		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: err.Error()}
 	}
+	rec.Offline, rec.Class = offline, class
 	if o, err := contract.Parse(rec.Offline); err == nil {
 		rec.Offline = o.String()
 	}

@@ -205,3 +205,25 @@ func TestPreview(t *testing.T) {
 		t.Errorf("%+v, %+v", old, off)
 	}
 }
+
+// TestCheckChange: a unique container stays unique, and stays with its contract.
+func TestCheckChange(t *testing.T) {
+	for _, c := range []struct {
+		class, offline, toClass, toOffline string
+		ok                                 bool
+	}{
+		{"pinned", "keep", "cloned", "stop-after=8h", true},
+		{"unique", "lease", "unique", "lease", true},
+		{"unique", "keep", "unique", "keep", true},
+		{"unique", "lease", "unique", "keep", false},
+		{"unique", "keep", "unique", "lease", false},
+		{"unique", "lease", "unique", "stop-after=8h", false},
+		{"unique", "keep", "pinned", "keep", false},
+		{"pinned", "keep", "unique", "keep", false},
+		{"pinned", "keep", "pinned", "lease", false},
+	} {
+		if err := contract.CheckChange(c.class, c.offline, c.toClass, c.toOffline); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

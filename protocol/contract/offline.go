@@ -7,6 +7,7 @@
 package contract
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -34,6 +35,22 @@ func CheckClass(class, offline string) error {
 		return fmt.Errorf("offline: a unique container has the contract %s (it stops when its lease ends) or %s (it goes on, and only a fence device or a person lets it start elsewhere)", Lease, Keep)
 	case class != Unique && o.ByLease:
 		return fmt.Errorf("offline: %s is the contract of unique containers: create it with --class %s", Lease, Unique)
+	}
+	return nil
+}
+
+// CheckChange refuses a change of class and contract. What is unique stays so, and keeps the
+// contract of its creation: by that the coordinator knows when another copy may start.
+func CheckChange(class, offline, toClass, toOffline string) error {
+	if (class == Unique) != (toClass == Unique) {
+		return errors.New("a unique container stays unique: create another one of the other class")
+	}
+	if err := CheckClass(toClass, toOffline); err != nil {
+		return err
+	}
+	was, bad := Parse(offline)
+	if to, err := Parse(toOffline); toClass == Unique && (errors.Join(bad, err) != nil || was != to) {
+		return fmt.Errorf("offline: a unique container keeps the contract of its creation, which is %s, because the coordinator starts it elsewhere by that: create another one with %s", offline, toOffline)
 	}
 	return nil
 }
