@@ -14,13 +14,15 @@ import (
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/setting"
 	"github.com/hostler-io/hostler/unique"
 )
 
 // settlePending takes the end of the action that creates a workload on its host: it is
 // there, or that host is banned and another one is tried. One that could not be created
 // where its requester wanted it is forgotten. One whose container was destroyed, too. One
-// that has another image now is made of that by other hosts.
+// that was changed is made so by other hosts.
 func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 	r.mu.Lock()
 	w := r.all[id]
@@ -42,9 +44,9 @@ func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 	failed, made := false, []byte(nil)
 	switch info, _ := protocol.KindOf(a.Kind); {
 	case a.Host != w.Host && a.Host != "": // it went elsewhere meanwhile
-	case a.Kind == protocol.KindContainerUpgrade:
+	case changes(a.Kind):
 		if a.State == protocol.StateDone {
-			if made, err = upgraded(w.Spec, a.Spec); err != nil {
+			if made, err = changed(w.Spec, a.Spec); err != nil {
 				return err
 			}
 		}
@@ -79,22 +81,67 @@ func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 	}, nil)
 }
 
-// upgraded is the specification of a workload after an upgrade of its container.
-func upgraded(spec, upgrade []byte) ([]byte, error) {
+// changes reports whether actions of a kind change how a container is made elsewhere.
+func changes(k protocol.Kind) bool {
+	switch k {
+	case protocol.KindContainerUpgrade, protocol.KindLimit, protocol.KindSet, protocol.KindConfig:
+		return true
+	}
+	return false
+}
+
+// changed is the specification of a workload after a change of its container.
+func changed(spec, change []byte) ([]byte, error) {
 	s, err := protocol.DecodeRequest(spec)
 	if err != nil {
 		return nil, err
 	}
-	u, err := protocol.DecodeRequest(upgrade)
+	c, err := protocol.DecodeRequest(change)
 	if err != nil {
 		return nil, err
 	}
 	args, ok := s.Args.(*protocol.CreateArgs)
-	if image := protocol.ArgsOf[protocol.ContainerUpgradeArgs](&u).Image; ok && image != "" {
-		again := *args
-		again.Template, s.Args = image, &again
+	if !ok {
+		return nil, fmt.Errorf("%w: workload %s was not created", protocol.ErrSpec, s.Name)
 	}
+	again := *args
+	var limits limit.Limits
+	switch by := c.Args.(type) {
+	case *protocol.ContainerUpgradeArgs:
+		again.Template = cmp.Or(by.Image, again.Template)
+	case *protocol.LimitArgs:
+		limits, err = limit.Parse(by.Set)
+	case *protocol.SetArgs:
+		if by.Health != nil {
+			if again.Health = by.Health; by.Health.Off {
+				again.Health = nil
+			}
+		}
+		again.Schedules = args.With(by.Schedules)
+	case *protocol.ConfigArgs:
+		var to setting.Changes
+		if to, err = setting.Parse(by.Set); err == nil {
+			limits, again.Labels = to.Limits, to.Labelled(args.Labels)
+		}
+		if to.Hostname != nil {
+			again.Hostname = protocol.ContainerName(*to.Hostname)
+		}
+	}
+	if err == nil && limits != nil {
+		limits, err = with(args.Limits, limits)
+		again.Limits = limits.Strings()
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Args = &again
 	return json.Marshal(s)
+}
+
+// with are limits after a change.
+func with(set []string, change limit.Limits) (limit.Limits, error) {
+	was, err := limit.Parse(set)
+	return was.With(change), err
 }
 
 // failedOn adds a host on which a workload does not run as it should.

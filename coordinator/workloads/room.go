@@ -208,8 +208,8 @@ func (r *Room) view() unique.View {
 func (r *Room) Enter(tx core.Tx, a *core.Action, spec *protocol.Spec, wants placement.Wants) error {
 	info, _ := protocol.KindOf(spec.Kind)
 	args, creates := spec.Args.(*protocol.CreateArgs)
-	upgrades := spec.Kind == protocol.KindContainerUpgrade
-	if creates = creates && args.Class == contract.Unique; !creates && !info.Removes && !upgrades {
+	alters := changes(spec.Kind)
+	if creates = creates && args.Class == contract.Unique; !creates && !info.Removes && !alters {
 		return nil
 	}
 	// What is stored counts, and not what is known: a decision may be on its way.
@@ -217,7 +217,7 @@ func (r *Room) Enter(tx core.Tx, a *core.Action, spec *protocol.Spec, wants plac
 	switch there := err == nil; {
 	case err != nil && !errors.Is(err, core.ErrNotFound):
 		return err
-	case upgrades && there && old.Host == a.Host && !old.Pending.IsZero():
+	case alters && there && old.Host == a.Host && !old.Pending.IsZero():
 		return fmt.Errorf("%w: action %s of unique container %s has not ended; ask again when it has", core.ErrConflict, old.Pending, old.Name)
 	case !creates && there && old.Host == a.Host:
 		old.Pending = a.ID
@@ -253,7 +253,7 @@ func (r *Room) Entered(a *core.Action, spec *protocol.Spec, wants placement.Want
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.all[spec.Target]
-	if info, _ := protocol.KindOf(spec.Kind); (info.Removes || spec.Kind == protocol.KindContainerUpgrade) && old != nil && old.Host == a.Host {
+	if info, _ := protocol.KindOf(spec.Kind); (info.Removes || changes(spec.Kind)) && old != nil && old.Host == a.Host {
 		old.Pending = a.ID
 	}
 	args, ok := spec.Args.(*protocol.CreateArgs)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/setting"
 	"github.com/hostler-io/hostler/unique"
 )
@@ -166,8 +168,14 @@ func create(data string) []byte {
 
 // born has the workload held by host a.
 func born(t *testing.T, data string) *stage {
+	t.Helper()
+	return bornOf(t, create(data))
+}
+
+func bornOf(t *testing.T, spec []byte) *stage {
+	t.Helper()
 	s := newStage(t)
-	s.request("a", create(data), "ann")
+	s.request("a", spec, "ann")
 	s.ends(protocol.StateDone, "")
 	if _, named := s.renew("a", protocol.Seq{}); !named {
 		t.Fatal("the grant does not name what was created")
@@ -574,6 +582,50 @@ func TestUpgradedImageMoves(t *testing.T) {
 		}
 		if got := decoded.Args.(*protocol.CreateArgs).Template; got != want {
 			t.Errorf("after an upgrade that is %s it is made of %s, want %s", state, got, want)
+		}
+	}
+}
+
+// TestChangesMove: the host that takes a workload over makes it as it was changed, and as it
+// was before if the change has failed.
+func TestChangesMove(t *testing.T) {
+	off, check := &contract.Schedule{Off: true}, &contract.Check{TCP: 80}
+	hourly := &contract.Schedule{EveryMS: 3_600_000}
+	for _, c := range []struct {
+		kind protocol.Kind
+		args protocol.Args
+		want func(a *protocol.CreateArgs) bool
+	}{
+		{protocol.KindLimit, &protocol.LimitArgs{Set: []string{"memory=64MiB", "pids=none"}}, func(a *protocol.CreateArgs) bool {
+			return slices.Equal(a.Limits, []string{"cpu=50%", "memory=64MiB"})
+		}},
+		{protocol.KindConfig, &protocol.ConfigArgs{Set: []string{"label.tier=back", "label.old", "limit.cpu=70%", "hostname=base"}}, func(a *protocol.CreateArgs) bool {
+			return slices.Equal(a.Labels, []string{"tier=back"}) && slices.Equal(a.Limits, []string{"cpu=70%", "pids=90"}) && a.Hostname == "base"
+		}},
+		{protocol.KindSet, &protocol.SetArgs{Change: contract.Change{Health: check, Schedules: contract.Schedules{Backup: hourly, Snapshot: off}}}, func(a *protocol.CreateArgs) bool {
+			return a.Health != nil && a.Health.TCP == 80 && a.Backup != nil && a.Backup.EveryMS == hourly.EveryMS && a.Snapshot == nil
+		}},
+		{protocol.KindSet, &protocol.SetArgs{Change: contract.Change{Health: &contract.Check{Off: true}}}, func(a *protocol.CreateArgs) bool {
+			return a.Health == nil && a.Snapshot != nil
+		}},
+	} {
+		for _, state := range []protocol.State{protocol.StateDone, protocol.StateFailed} {
+			before := &protocol.CreateArgs{Template: "busybox", Class: contract.Unique, Limits: []string{"cpu=50%", "pids=90"}, Labels: []string{"old=1", "tier=front"},
+				Health: &contract.Check{TCP: 22}, Schedules: contract.Schedules{Snapshot: hourly}}
+			made, _ := json.Marshal(protocol.Spec{Kind: protocol.KindCreate, Target: ctid, Name: "db", Args: before})
+			change, _ := json.Marshal(protocol.Spec{Kind: c.kind, Target: ctid, Name: "db", Args: c.args})
+			s := bornOf(t, made)
+			s.request("a", change, "ann")
+			s.ends(state, "")
+			s.begin(2) // it is durable
+			w := s.only()
+			decoded, err := protocol.DecodeRequest(w.Spec)
+			if err != nil || !w.Pending.IsZero() {
+				t.Fatalf("%s: %+v, %v", c.kind, w, err)
+			}
+			if got := decoded.Args.(*protocol.CreateArgs); c.want(got) != (state == protocol.StateDone) {
+				t.Errorf("after a %s that is %s it is made with %+v", c.kind, state, got)
+			}
 		}
 	}
 }
