@@ -520,6 +520,9 @@ type Workload struct {
 	Spec      []byte            `json:"spec"` // of the action that creates it
 	Requester string            `json:"requester"`
 	Pending   protocol.ActionID `json:"pending,omitzero"` // that creates it on its host
+	// Changes are the actions, the oldest first, that change how it is made and that have
+	// not ended yet.
+	Changes []protocol.ActionID `json:"changes,omitempty"`
 	// Holders are the hosts that have held it, the newest last, and DataHost is that which
 	// has its newest data; empty if that is not known. Of what is not made of backups,
 	// nothing follows from them.

@@ -22,7 +22,7 @@ import (
 // settlePending takes the end of the action that creates a workload on its host: it is
 // there, or that host is banned and another one is tried. One that could not be created
 // where its requester wanted it is forgotten. One whose container was destroyed, too. One
-// that was changed is made so by other hosts.
+// that has another image now is made of that by other hosts.
 func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 	r.mu.Lock()
 	w := r.all[id]
@@ -44,7 +44,7 @@ func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 	failed, made := false, []byte(nil)
 	switch info, _ := protocol.KindOf(a.Kind); {
 	case a.Host != w.Host && a.Host != "": // it went elsewhere meanwhile
-	case changes(a.Kind):
+	case a.Kind == protocol.KindContainerUpgrade:
 		if a.State == protocol.StateDone {
 			if made, err = changed(w.Spec, a.Spec); err != nil {
 				return err
@@ -81,13 +81,62 @@ func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
 	}, nil)
 }
 
-// changes reports whether actions of a kind change how a container is made elsewhere.
+// maxChanges bounds the changes of one workload that have not ended.
+const maxChanges = 64
+
+// changes reports whether actions of a kind change how a container is made elsewhere,
+// beside upgrades.
 func changes(k protocol.Kind) bool {
-	switch k {
-	case protocol.KindContainerUpgrade, protocol.KindLimit, protocol.KindSet, protocol.KindConfig:
-		return true
+	return k == protocol.KindLimit || k == protocol.KindSet || k == protocol.KindConfig
+}
+
+// settleChanges takes the ends of changes, in their order: a workload that was changed is
+// made so by other hosts.
+func (r *Room) settleChanges(ctx context.Context, id protocol.CTID) error {
+	r.mu.Lock()
+	w := r.all[id]
+	if w == nil || len(w.Changes) == 0 {
+		r.mu.Unlock()
+		return nil
 	}
-	return false
+	open, spec, host := slices.Clone(w.Changes), w.Spec, w.Host
+	r.mu.Unlock()
+	var ended []core.Action
+	err := r.base.View(ctx, func(tx core.Tx) error {
+		ended = nil
+		for _, id := range open {
+			a, err := tx.Actions.Get(id)
+			switch {
+			case errors.Is(err, core.ErrNotFound):
+				a.ID, err = id, nil
+			case err == nil && !a.State.Final():
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			ended = append(ended, a)
+		}
+		return nil
+	})
+	if err != nil || len(ended) == 0 {
+		return err
+	}
+	for _, a := range ended {
+		if a.State != protocol.StateDone || a.Host != host {
+			continue
+		}
+		next, err := changed(spec, a.Spec)
+		if err != nil { // it keeps nothing else from being decided
+			r.base.Log.ErrorContext(ctx, "a change of a unique workload will not hold on other hosts", "name", string(w.Name), "action", a.ID.String(), "err", err)
+			continue
+		}
+		spec = next
+	}
+	return r.store(ctx, w, "", func(s *core.Workload) {
+		s.Spec = spec
+		s.Changes = slices.DeleteFunc(slices.Clone(s.Changes), func(id protocol.ActionID) bool { return slices.Contains(open[:len(ended)], id) })
+	}, nil)
 }
 
 // changed is the specification of a workload after a change of its container.

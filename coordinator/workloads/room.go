@@ -208,8 +208,8 @@ func (r *Room) view() unique.View {
 func (r *Room) Enter(tx core.Tx, a *core.Action, spec *protocol.Spec, wants placement.Wants) error {
 	info, _ := protocol.KindOf(spec.Kind)
 	args, creates := spec.Args.(*protocol.CreateArgs)
-	alters := changes(spec.Kind)
-	if creates = creates && args.Class == contract.Unique; !creates && !info.Removes && !alters {
+	upgrades, alters := spec.Kind == protocol.KindContainerUpgrade, changes(spec.Kind)
+	if creates = creates && args.Class == contract.Unique; !creates && !info.Removes && !upgrades && !alters {
 		return nil
 	}
 	// What is stored counts, and not what is known: a decision may be on its way.
@@ -217,7 +217,12 @@ func (r *Room) Enter(tx core.Tx, a *core.Action, spec *protocol.Spec, wants plac
 	switch there := err == nil; {
 	case err != nil && !errors.Is(err, core.ErrNotFound):
 		return err
-	case alters && there && old.Host == a.Host && !old.Pending.IsZero():
+	case alters && there && old.Host == a.Host && len(old.Changes) >= maxChanges:
+		return fmt.Errorf("%w: %d changes of unique container %s have not ended; ask again when the first has", core.ErrConflict, maxChanges, old.Name)
+	case alters && there && old.Host == a.Host:
+		old.Changes = append(old.Changes, a.ID)
+		return tx.Workloads.Put(old)
+	case upgrades && there && old.Host == a.Host && !old.Pending.IsZero():
 		return fmt.Errorf("%w: action %s of unique container %s has not ended; ask again when it has", core.ErrConflict, old.Pending, old.Name)
 	case !creates && there && old.Host == a.Host:
 		old.Pending = a.ID
@@ -253,8 +258,13 @@ func (r *Room) Entered(a *core.Action, spec *protocol.Spec, wants placement.Want
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.all[spec.Target]
-	if info, _ := protocol.KindOf(spec.Kind); (info.Removes || changes(spec.Kind)) && old != nil && old.Host == a.Host {
-		old.Pending = a.ID
+	if info, _ := protocol.KindOf(spec.Kind); old != nil && old.Host == a.Host {
+		switch {
+		case info.Removes || spec.Kind == protocol.KindContainerUpgrade:
+			old.Pending = a.ID
+		case changes(spec.Kind):
+			old.Changes = append(slices.Clone(old.Changes), a.ID)
+		}
 	}
 	args, ok := spec.Args.(*protocol.CreateArgs)
 	if !ok || args.Class != contract.Unique || old != nil {
@@ -340,6 +350,9 @@ func idsOf(r *Room) []protocol.CTID {
 // decide moves one workload. Grants stop before the decision is stored, and the time of
 // its host counts from what was heard until then.
 func (r *Room) decide(ctx context.Context, id protocol.CTID) error {
+	if err := r.settleChanges(ctx, id); err != nil {
+		return err
+	}
 	if err := r.settlePending(ctx, id); err != nil {
 		return err
 	}

@@ -141,7 +141,12 @@ func (s *stage) request(host protocol.HostID, spec []byte, requester string) cor
 // ends is the end of the action that is pending.
 func (s *stage) ends(state protocol.State, detail string) {
 	s.Helper()
-	id := s.only().Pending
+	s.end(s.only().Pending, state, detail)
+}
+
+// end ends an action.
+func (s *stage) end(id protocol.ActionID, state protocol.State, detail string) {
+	s.Helper()
 	if err := s.store.Update(s.Context(), func(tx core.Tx) error {
 		a, err := tx.Actions.Get(id)
 		a.State, a.Detail = state, detail
@@ -615,12 +620,16 @@ func TestChangesMove(t *testing.T) {
 			made, _ := json.Marshal(protocol.Spec{Kind: protocol.KindCreate, Target: ctid, Name: "db", Args: before})
 			change, _ := json.Marshal(protocol.Spec{Kind: c.kind, Target: ctid, Name: "db", Args: c.args})
 			s := bornOf(t, made)
-			s.request("a", change, "ann")
-			s.ends(state, "")
+			first, second := s.request("a", change, "ann"), s.request("a", change, "ann")
+			s.end(second.ID, state, "")
+			if w := s.only(); len(w.Changes) != 2 || string(w.Spec) != string(made) {
+				t.Errorf("a later change counts before an earlier one has ended: %+v", w)
+			}
+			s.end(first.ID, state, "")
 			s.begin(2) // it is durable
 			w := s.only()
 			decoded, err := protocol.DecodeRequest(w.Spec)
-			if err != nil || !w.Pending.IsZero() {
+			if err != nil || !w.Pending.IsZero() || len(w.Changes) > 0 {
 				t.Fatalf("%s: %+v, %v", c.kind, w, err)
 			}
 			if got := decoded.Args.(*protocol.CreateArgs); c.want(got) != (state == protocol.StateDone) {
