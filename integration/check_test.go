@@ -97,3 +97,53 @@ func TestBrokerTaken(t *testing.T) {
 		t.Errorf("with its port back the broker is %+v", f)
 	}
 }
+
+// TestWithoutSystemd: a host where systemd does not run joins and works. Its check says that
+// no unit starts the agent and what to do, and names no command that asks systemd; where
+// systemd runs it says nothing of that.
+func TestWithoutSystemd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.newHost(t, "edge-01", false)
+	own := func(systemd string) []string { // a /run of its own
+		return []string{"unshare", "--mount", "sh", "-ec", "mount -t tmpfs none /run; " + systemd + `exec "$@"`, "sh"}
+	}
+	h.within = own("")
+	p, words := h.join(t, w.invite(t))
+	w.must(t, "host", "approve", "edge-01", "--words", words)
+	joined := p.finish(t).exits(t, 0)
+	h.start(t)
+	w.done(t, w.submit(t, "edge-01", "true"))
+	asks := func(text string) bool {
+		return strings.Contains(text, "systemctl") || strings.Contains(text, "journalctl") || strings.Contains(text, "timedatectl")
+	}
+	if asks(joined.stdout + joined.stderr) {
+		t.Errorf("join names a command of systemd: %s%s", joined.stdout, joined.stderr)
+	}
+	look := func() result {
+		t.Helper()
+		return h.spawn(t, "edge-01-check", "check", "-o", "json").finish(t).exits(t, 0)
+	}
+	alone := look()
+	afar := w.must(t, "host", "check", "edge-01", "--all", "-o", "json")
+	for object, text := range map[string]string{"": alone.stdout, "host edge-01 ": afar} {
+		found := findings(t, text)
+		if f := found[object+"service manager"]; f.Result != api.FindingWarning || !strings.Contains(f.Cause, "systemd does not run here, so no unit starts hostler-agent") || !strings.Contains(f.Mend, "hostler-agent run") || !strings.Contains(f.Mend, "another supervisor") {
+			t.Errorf("the check tells %+v", found)
+		}
+		if f := found[object+"podman"]; f.Result != api.FindingWarning || !strings.Contains(f.Mend, "podman system service") {
+			t.Errorf("podman is mended by %+v", f)
+		}
+		if asks(text) {
+			t.Errorf("the check names a command of systemd:\n%s", text)
+		}
+	}
+	h.within = own("mkdir -p /run/systemd/system; ")
+	found := findings(t, look().stdout)
+	if f := found["service manager"]; f.Result != api.FindingOK {
+		t.Errorf("where systemd runs: %+v", f)
+	}
+	if f := found["podman"]; !strings.Contains(f.Mend, "systemctl enable --now podman.socket") {
+		t.Errorf("where systemd runs, podman is mended by %+v", f)
+	}
+}
