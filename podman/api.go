@@ -140,7 +140,7 @@ func (a *api) explain(ctx context.Context, err error) error {
 		return cause
 	}
 	if away, ok := errors.AsType[*awayError](err); ok {
-		hint := "start it: systemctl start podman.socket"
+		hint := "start the unit podman.socket, or without systemd: podman system service --time=0 unix://" + a.socket
 		if errors.Is(err, syscall.EACCES) {
 			hint = "the agent must be root"
 		}

@@ -35,6 +35,8 @@ type Config struct {
 	// Synced tells whether something keeps the clock of the host right. Default: asks
 	// the kernel.
 	Synced func() (bool, error)
+	// NoSystemd tells that systemd does not run here: no remedy is a command that asks it.
+	NoSystemd bool
 	// Now is the time of the wall clock. Default [time.Now].
 	Now func() time.Time
 }
@@ -99,17 +101,17 @@ func Run(ctx context.Context, c Config) []api.Finding {
 	if err == nil && !ok {
 		err = fmt.Errorf("nothing keeps the clock right; people read its times, and nothing else depends on it")
 	}
-	all.note("clock", api.FindingWarning, err, "timedatectl set-ntp true")
-	all.reach(ctx, c.Addresses)
+	all.note("clock", api.FindingWarning, err, c.either("timedatectl set-ntp true", "run a program on this machine that sets its clock, such as chronyd"))
+	all.reach(ctx, c)
 	if !c.Certificate.IsZero() {
 		var err error
 		if left := c.Certificate.Sub(c.Now()); left < leastLife {
 			err = fmt.Errorf("it ends at %s and was not renewed; the fleet goes on with it, other programs do not", c.Certificate.UTC().Format(time.RFC3339))
 		}
-		all.note("certificate", api.FindingWarning, err, "journalctl -u hostler-agent | grep certificate    # why it is not renewed")
+		all.note("certificate", api.FindingWarning, err, c.either("journalctl -u hostler-agent | grep certificate    # why it is not renewed", "the log of hostler-agent run says why it is not renewed: look for certificate"))
 	}
 	if c.Memory != nil {
-		all.note("memory", api.FindingFailed, c.Memory(ctx), "systemctl restart hostler-agent    # it says what to restore")
+		all.note("memory", api.FindingFailed, c.Memory(ctx), c.either("systemctl restart hostler-agent    # it says what to restore", "start hostler-agent run anew: it says what to restore"))
 	}
 	if c.Left != nil {
 		n, err := c.Left(ctx)
@@ -119,6 +121,14 @@ func Run(ctx context.Context, c Config) []api.Finding {
 		all.note("debris", api.FindingWarning, err, "hostler-agent fsck    # lists them; --repair removes them while the agent is stopped")
 	}
 	return all
+}
+
+// either is the remedy with systemd, or the one without.
+func (c *Config) either(with, without string) string {
+	if c.NoSystemd {
+		return without
+	}
+	return with
 }
 
 // report collects findings.
@@ -163,7 +173,8 @@ func (r *report) room(d Dir) {
 }
 
 // reach tries all addresses at once.
-func (r *report) reach(ctx context.Context, all []Address) {
+func (r *report) reach(ctx context.Context, c Config) {
+	all := c.Addresses
 	problems := make([]error, len(all))
 	var tries sync.WaitGroup
 	for i, a := range all {
@@ -184,7 +195,7 @@ func (r *report) reach(ctx context.Context, all []Address) {
 			result = api.FindingWarning
 		}
 		if a.Own {
-			r.note(a.Name+" "+a.Address, api.FindingWarning, problems[i], "journalctl -u hostler-agent | grep http.listen    # why it is not served")
+			r.note(a.Name+" "+a.Address, api.FindingWarning, problems[i], c.either("journalctl -u hostler-agent | grep http.listen    # why it is not served", "the log of hostler-agent run says why it is not served: look for http.listen"))
 			continue
 		}
 		r.note(a.Name+" "+a.Address, result, problems[i], "a firewall, or a name that this host resolves otherwise? The coordinator's settings http.addresses and mqtt.addresses say what hosts dial")

@@ -78,6 +78,29 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestMendsWithoutSystemd: where systemd does not run, no remedy is a command that asks it,
+// and each fault has a remedy still.
+func TestMendsWithoutSystemd(t *testing.T) {
+	bad := errors.New("bad")
+	try := func(context.Context, string) error { return bad }
+	for _, without := range []bool{false, true} {
+		found := Run(t.Context(), Config{
+			NoSystemd: without, Certificate: time.Unix(1, 0), Synced: func() (bool, error) { return false, nil },
+			Addresses: []Address{{Name: "own API", Address: "a:8444", Own: true, Try: try}},
+			Memory:    func(context.Context) error { return bad },
+		})
+		if len(found) != 4 {
+			t.Fatalf("found %+v", found)
+		}
+		for _, f := range found {
+			asks := strings.Contains(f.Mend, "systemctl ") || strings.Contains(f.Mend, "journalctl ") || strings.Contains(f.Mend, "timedatectl ")
+			if f.Mend == "" || asks == without {
+				t.Errorf("NoSystemd %v: %s is mended by %q", without, f.Check, f.Mend)
+			}
+		}
+	}
+}
+
 // TestRoom looks at the file system of a directory that is not there yet.
 func TestRoom(t *testing.T) {
 	dir := t.TempDir()

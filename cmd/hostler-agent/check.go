@@ -36,6 +36,14 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 			return r.Left(), err
 		},
 	}
+	unmanaged := managed(systemdRuns)
+	cfg.NoSystemd = unmanaged != nil
+	restart, servePodman := " && systemctl restart hostler-agent", " && systemctl enable --now podman.socket"
+	if cfg.NoSystemd {
+		restart = "    # then start hostler-agent run anew"
+		servePodman = " && podman system service --time=0 unix://" + c.Podman.Socket + restart
+	}
+	cfg.Needs = append(cfg.Needs, checkup.Need{Name: "service manager", Problem: unmanaged, Mend: "have another supervisor start hostler-agent run, at boot and whenever it has ended"})
 	if _, err := os.Stat(s.queueFile()); err == nil {
 		cfg.Memory = s.intact
 	}
@@ -50,11 +58,11 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 			_, err = p.List(ctx)
 			err = errors.Join(err, p.Close())
 		}
-		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "podman", Problem: err, Mend: "apt-get install podman && systemctl enable --now podman.socket"})
+		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "podman", Problem: err, Mend: "apt-get install podman" + servePodman})
 	}
 	if c.Network.Bridge != "" && c.Network.Names {
 		_, err := names.Find()
-		cfg.Needs = append(cfg.Needs, checkup.Need{Name: bridges.Feature, Problem: err, Mend: "apt-get install " + names.Package + " && systemctl restart hostler-agent"})
+		cfg.Needs = append(cfg.Needs, checkup.Need{Name: bridges.Feature, Problem: err, Mend: "apt-get install " + names.Package + restart})
 	}
 	_, err = os.Stat(c.Commands.Supervisor)
 	cfg.Needs = append(cfg.Needs, checkup.Need{Name: "commands", Problem: err, Mend: "apt-get install --reinstall hostler-agent"},
@@ -80,6 +88,14 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "restore " + s.membership() + ", or join again: hostler-agent leave"})
 	}
 	return checkup.Run(ctx, cfg)
+}
+
+// managed tells why no unit starts the agent, where runs is not there; nil if it is.
+func managed(runs string) error {
+	if _, err := os.Stat(runs); errors.Is(err, fs.ErrNotExist) {
+		return errors.New("systemd does not run here, so no unit starts hostler-agent at boot, nor again after its end")
+	}
+	return nil
 }
 
 // look opens what the host knows of its fleet, to read it alone: it makes no key, and what

@@ -68,7 +68,7 @@ func openPodman(ctx context.Context, all config, log *slog.Logger) (container.Ru
 	case c.Use == podmanOff:
 		return nil, fmt.Errorf("podman.use is %s", podmanOff)
 	case c.Use == podmanAuto && errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s does not exist; start podman.socket, or set podman.use to %s, and restart the agent", c.Socket, podmanOn)
+		return nil, fmt.Errorf("%s does not exist; start the service of podman there, or set podman.use to %s, and restart the agent", c.Socket, podmanOn)
 	}
 	self, err := thisProgram()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hostler-io/hostler/broker"
@@ -55,7 +56,7 @@ func (e *embedded) Disconnect(name san.Name) {
 func (e *embedded) run(ctx context.Context) error {
 	l, err := listen(ctx, e.listen)
 	if err != nil {
-		return fmt.Errorf("the broker cannot listen: %w", err)
+		return fmt.Errorf("the broker cannot listen at mqtt.listen: %w", err)
 	}
 	cfg := e.config()
 	cfg.Listener = l
@@ -92,6 +93,9 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
+			if errors.Is(err, syscall.EADDRINUSE) {
+				err = fmt.Errorf("%w; end the program that listens there (ss -ltnp names it), or set another address", err)
+			}
 			return nil, err
 		}
 	}

@@ -42,7 +42,7 @@ func (s *server) check(ctx context.Context) []api.Finding {
 			{Name: "fence devices", Problem: s.fenceDevices(), Mend: "hostler fence device ls"},
 			{Name: "fencing", Problem: s.waitsForFence(), Mend: "hostler fence history    # and doc/fencing.md"},
 			{Name: "measurements", Problem: s.measured(), Mend: log + "    # and doc/metrics.md: InfluxDB and VictoriaMetrics"},
-			{Name: "broker", Problem: s.shakesHands(ctx, s.config.MQTT.Listen), Mend: log + "    # why it does not listen", Vital: true},
+			{Name: "broker", Problem: s.shakesHands(ctx, s.config.MQTT.Listen), Mend: log + "    # why it does not listen at mqtt.listen; ss -ltnp names a program that does", Vital: true},
 		},
 	})
 }
@@ -70,22 +70,28 @@ func (s *server) shakesHands(ctx context.Context, listen string) error {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	errSeen := errors.New("seen")
-	d := tls.Dialer{Config: &tls.Config{
+	address := net.JoinHostPort(host, port)
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("hosts cannot connect: %w", err)
+	}
+	defer conn.Close()
+	errSeen, errOther := errors.New("seen"), errors.New("it shows another certificate")
+	err = tls.Client(conn, &tls.Config{
 		InsecureSkipVerify: true, // it is compared with our own
 		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
 			if string(raw[0]) != string(s.cert.Load().Certificate[0]) {
-				return errors.New("another program listens there: it shows another certificate")
+				return errOther
 			}
 			return errSeen
 		},
-	}}
-	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(host, port))
-	if err == nil {
-		return conn.Close()
-	}
-	if errors.Is(err, errSeen) {
+	}).HandshakeContext(ctx)
+	switch {
+	case err == nil || errors.Is(err, errSeen):
 		return nil
+	case errors.Is(err, errOther):
+		return fmt.Errorf("another program listens at %s: %w", address, err)
 	}
-	return err
+	return fmt.Errorf("the handshake at %s fails, maybe because another program listens there: %w", address, err)
 }

@@ -134,7 +134,7 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 	}
 	l, err := listen(ctx, s.config.HTTP.Listen)
 	if err != nil {
-		return fmt.Errorf("the API cannot listen: %w", err)
+		return fmt.Errorf("the API cannot listen at http.listen: %w", err)
 	}
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)

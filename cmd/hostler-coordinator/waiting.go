@@ -80,7 +80,7 @@ func awaitFleet(ctx context.Context, c config, service daemon.Service, log *slog
 	}
 	l, err := listen(ctx, c.HTTP.Listen)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("the API cannot listen: %w", err)
+		return nil, nil, nil, fmt.Errorf("the API cannot listen at http.listen: %w", err)
 	}
 	held, _ := durable.TryLock(s.waiting()) // there may be no directory yet
 	served := make(chan error, 1)

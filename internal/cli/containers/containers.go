@@ -243,7 +243,7 @@ hostler net expose.`,
 		if err != nil {
 			return term.Usage(cmd.CommandPath()+" --help", "%s", err)
 		}
-		return a.Do(cmd.Context(), r, c, name, "create "+name.String(), "there", protocol.Spec{Kind: protocol.KindCreate, Target: newCTID(a), Name: called, Args: asked})
+		return placements.NameFlags(a.Do(cmd.Context(), r, c, name, "create "+name.String(), "there", protocol.Spec{Kind: protocol.KindCreate, Target: newCTID(a), Name: called, Args: asked}))
 	}
 	return cmd
 }

@@ -4,6 +4,7 @@ package placements
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -34,6 +35,17 @@ func PlaceFlags(cmd *cobra.Command, p *api.Wishes) {
 	cmd.Flags().StringArrayVar(&p.Apart, "apart", nil, "unique container that must not be on its host; with :SCORE, had better not be; may be repeated")
 	cmd.Flags().StringArrayVar(&p.Discover, "discover", nil, "whether it counts that a host runs a copy: always, exclusive or never, a colon, and k=v or host=NAME, as never:rack=7; exclusive also binds its host; may be repeated")
 	cmd.Flags().IntVar(&p.Priority, "priority", 0, "where there is no room for all, those with a higher priority run")
+}
+
+// NameFlags has an error about wishes name the flag of [PlaceFlags] that is wrong. The
+// coordinator names the field of the API, which nobody has typed.
+func NameFlags(err error) error {
+	if f, ok := errors.AsType[*term.Failure](err); ok {
+		if field, ok := strings.CutPrefix(f.Why, "invalid request: place."); ok {
+			f.Why = "--" + field
+		}
+	}
+	return err
 }
 
 func stepNoun() show.Noun[api.PlacementStep] {
@@ -160,7 +172,7 @@ on every host. If it must leave its host by them, it moves when another host can
 	PlaceFlags(cmd, &place)
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		if err := r.Put(cmd.Context(), path(args[0]), place, nil); err != nil {
-			return term.Cannot("set the placement of "+args[0], err)
+			return NameFlags(term.Cannot("set the placement of "+args[0], err))
 		}
 		a.Say("The placement of %s is set.", args[0])
 		return nil
