@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/actions"
@@ -115,6 +116,22 @@ func TestWishesAsTheyWereRead(t *testing.T) {
 			role: core.RoleOperator, path: "/v1/placement/db",
 			first: api.Wishes{Prefer: []string{"site=lab:50"}}, other: api.Wishes{Prefer: []string{"site=lab:60"}, Priority: 3},
 			meanwhile: func() { s.f.AddHost("edge-06") },
+		}.check(t, s)
+	})
+}
+
+// TestFenceDevicesAsTheyWereRead: of two who set a fence device, the second is told.
+func TestFenceDevicesAsTheyWereRead(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		device := func(delay string) api.NewFenceDevice {
+			return api.NewFenceDevice{Agent: "fence_blind", Delay: delay, Hosts: []api.NewFenceTarget{{Host: "edge-07"}}}
+		}
+		edited{
+			role: core.RoleAdmin, path: "/v1/fence-devices/bmc", first: device("5s"), other: device("6s"), removed: true,
+			meanwhile: func() {
+				wait(time.Minute)
+				as[api.FenceDevice](t, s.call(core.RoleOperator, http.MethodPost, "/v1/fence-devices/bmc/test", nil), http.StatusOK)
+			},
 		}.check(t, s)
 	})
 }
