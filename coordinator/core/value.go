@@ -1,6 +1,8 @@
 package core
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,4 +31,26 @@ func GetJSON(tx Tx, name string, v any) (bool, error) {
 		return false, fmt.Errorf("value %s: %w", name, err)
 	}
 	return true, nil
+}
+
+// Tag names plain data as they are, in an ETag.
+func Tag(v any) string {
+	b, _ := json.Marshal(v) // texts, numbers, and lists and maps of them: it never fails
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// AsRead refuses the change of a thing that is not as the requester has read it: as is the
+// tag that was read, and is the tag of now, empty if the thing is not there. Of an empty as
+// any will do. It belongs in the transaction of the change.
+func AsRead(thing, as, is string) error {
+	switch as {
+	case "", is:
+		return nil
+	}
+	became := "was changed"
+	if is == "" {
+		became = "is not there any more, or never was,"
+	}
+	return fmt.Errorf("%w: %s %s since you read it, so nothing is changed now; read it again, and send your change with the new ETag", ErrChanged, thing, became)
 }

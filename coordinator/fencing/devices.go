@@ -55,6 +55,24 @@ func (r *Room) Device(name string) (fence.Device, error) {
 	return d, nil
 }
 
+// Tag names a device as people have set it, in an ETag. What looking at it has found is not in it.
+func Tag(d fence.Device) string {
+	d.CheckedMS, d.Trouble, d.Targets = 0, "", slices.Clone(d.Targets)
+	for i := range d.Targets {
+		d.Targets[i].SeenMS, d.Targets[i].Unusable = 0, ""
+	}
+	return core.Tag(d)
+}
+
+// asRead refuses a change of a device that is not as the requester has read it, see [core.AsRead].
+func (b *book) asRead(name, as string) error {
+	is := ""
+	if i := slices.IndexFunc(b.Devices, func(d fence.Device) bool { return d.Name == name }); i >= 0 {
+		is = Tag(b.Devices[i])
+	}
+	return core.AsRead(fmt.Sprintf("fence device %.63q", name), as, is)
+}
+
 // change makes a change of the devices durable.
 func (r *Room) change(ctx context.Context, fn func(tx core.Tx, b *book) error) error {
 	var b book
@@ -81,8 +99,9 @@ func (r *Room) change(ctx context.Context, fn func(tx core.Tx, b *book) error) e
 }
 
 // SetDevice adds a device, or replaces the one of its name. Its program must be there and
-// describe itself; then it is asked about its hosts, see [Room.Test].
-func (r *Room) SetDevice(ctx context.Context, by core.Actor, d fence.Device) (fence.Device, error) {
+// describe itself; then it is asked about its hosts, see [Room.Test]. as is the [Tag] of the
+// device that the requester has read; of empty any will do, or none.
+func (r *Room) SetDevice(ctx context.Context, by core.Actor, d fence.Device, as string) (fence.Device, error) {
 	if err := r.base.Allow(by, core.RoleAdmin, "set fence devices"); err != nil {
 		return d, err
 	}
@@ -114,6 +133,9 @@ func (r *Room) SetDevice(ctx context.Context, by core.Actor, d fence.Device) (fe
 		return refuse(err)
 	}
 	err = r.change(ctx, func(tx core.Tx, b *book) error {
+		if err := b.asRead(d.Name, as); err != nil {
+			return err
+		}
 		for _, t := range d.Targets {
 			if _, err := tx.Hosts.Get(t.Host); err != nil {
 				return fmt.Errorf("host %s: %w", t.Host, core.ErrUnknownHost)
@@ -167,12 +189,15 @@ func hostsOf(d *fence.Device) (all []string) {
 	return all
 }
 
-// RemoveDevice removes a device.
-func (r *Room) RemoveDevice(ctx context.Context, by core.Actor, name string) error {
+// RemoveDevice removes a device. as is as for [Room.SetDevice].
+func (r *Room) RemoveDevice(ctx context.Context, by core.Actor, name, as string) error {
 	if err := r.base.Allow(by, core.RoleAdmin, "remove fence devices"); err != nil {
 		return err
 	}
 	return r.change(ctx, func(tx core.Tx, b *book) error {
+		if err := b.asRead(name, as); err != nil {
+			return err
+		}
 		n := len(b.Devices)
 		if b.Devices = slices.DeleteFunc(b.Devices, func(x fence.Device) bool { return x.Name == name }); len(b.Devices) == n {
 			return fmt.Errorf("fence device %.63q: %w", name, core.ErrNotFound)

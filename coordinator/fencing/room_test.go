@@ -65,7 +65,7 @@ func newStage(t *testing.T) *stage {
 	s.begin()
 	t.Cleanup(func() { s.stop() })
 	d := fence.Device{Name: "pdu", Agent: "fence_test", Targets: []fence.Target{{Host: "a", Plug: "1"}, {Host: "b", Plug: "2"}}}
-	if d, err := s.SetDevice(t.Context(), admin, d); err != nil || d.Targets[0].SeenMS == 0 || d.Targets[1].SeenMS == 0 {
+	if d, err := s.SetDevice(t.Context(), admin, d, ""); err != nil || d.Targets[0].SeenMS == 0 || d.Targets[1].SeenMS == 0 {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	return s
@@ -407,7 +407,7 @@ func TestSecretsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		d := fence.Device{Name: "bmc", Agent: "fence_test", Secrets: map[string]string{"password": "bmc-a"}, Params: map[string]string{"ip": "192.0.2.1"}, Targets: []fence.Target{{Host: "a", Plug: "1", Level: 2}}}
-		if _, err := s.SetDevice(t.Context(), admin, d); err != nil {
+		if _, err := s.SetDevice(t.Context(), admin, d, ""); err != nil {
 			t.Fatal(err)
 		}
 		b, err := core.Read(t.Context(), s.base, readBook)
@@ -421,14 +421,14 @@ func TestSecretsStay(t *testing.T) {
 		} {
 			x := d
 			change(&x)
-			if _, err := s.SetDevice(t.Context(), admin, x); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := s.SetDevice(t.Context(), admin, x, ""); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		}
-		if _, err := s.SetDevice(t.Context(), core.Actor{Name: "bob", Role: core.RoleOperator}, d); !errors.Is(err, core.ErrRole) {
+		if _, err := s.SetDevice(t.Context(), core.Actor{Name: "bob", Role: core.RoleOperator}, d, ""); !errors.Is(err, core.ErrRole) {
 			t.Errorf("an operator sets a device: %v", err)
 		}
-		if err := s.RemoveDevice(t.Context(), admin, "bmc"); err != nil || len(s.Devices()) != 1 {
+		if err := s.RemoveDevice(t.Context(), admin, "bmc", ""); err != nil || len(s.Devices()) != 1 {
 			t.Errorf("%v, %d devices", err, len(s.Devices()))
 		}
 	})
@@ -511,7 +511,7 @@ func TestConcerns(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		s.set(func() { s.suspects = nil })
 		want("fenced", "coordinator.fenced", "device pdu says that it is off")
-		if err := s.RemoveDevice(t.Context(), admin, "pdu"); err != nil {
+		if err := s.RemoveDevice(t.Context(), admin, "pdu", ""); err != nil {
 			t.Fatal(err)
 		}
 		s.tells("a")

@@ -131,7 +131,7 @@ func exercises(s *site) []exercise {
 		}
 	}
 	room := s.f.Coordinator().Fencing()
-	if _, err := room.SetDevice(s.t.Context(), s.f.Admin(), fence.Device{Name: "pdu", Agent: "fence_blind", Targets: []fence.Target{{Host: "edge-08"}}}); err != nil {
+	if _, err := room.SetDevice(s.t.Context(), s.f.Admin(), fence.Device{Name: "pdu", Agent: "fence_blind", Targets: []fence.Target{{Host: "edge-08"}}}, ""); err != nil {
 		s.t.Fatal(err)
 	}
 	fenced, err := room.Fence(s.t.Context(), s.f.Admin(), fencing.Request{Host: "edge-08", Action: fence.ActionOff})

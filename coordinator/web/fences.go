@@ -18,7 +18,7 @@ type fenceHandlers struct{ *handlers }
 func (h fenceHandlers) fences() {
 	register(h.handlers, h.get("list-fence-devices", "/v1/fence-devices", "List the fence devices"), h.listDevices)
 	register(h.handlers, h.get("get-fence-device", "/v1/fence-devices/{name}", "Show a fence device"), h.getDevice)
-	serve(h.handlers, h.operation("set-fence-device", http.MethodPut, "/v1/fence-devices/{name}", "Add or replace a fence device; it is asked for the status of its hosts at once", http.StatusOK), h.setDevice)
+	register(h.handlers, h.operation("set-fence-device", http.MethodPut, "/v1/fence-devices/{name}", "Add or replace a fence device; it is asked for the status of its hosts at once", http.StatusOK), h.setDevice)
 	register(h.handlers, h.operation("remove-fence-device", http.MethodDelete, "/v1/fence-devices/{name}", "Remove a fence device", http.StatusNoContent), h.removeDevice)
 	serve(h.handlers, h.operation("test-fence-device", http.MethodPost, "/v1/fence-devices/{name}/test", "Ask a fence device for the status of its hosts; nothing is switched", http.StatusOK), h.testDevice)
 	register(h.handlers, h.get("list-fences", "/v1/fences", "List what is held back, and the fences of the past, the newest first"), h.listFences)
@@ -67,9 +67,19 @@ func (h fenceHandlers) listDevices(ctx context.Context, in *struct {
 	return all.page(ctx, &in.Listing, in.Limit)
 }
 
-func (h fenceHandlers) getDevice(_ context.Context, in *FenceDeviceRef) (*body[api.FenceDevice], error) {
-	d, err := h.c.Fencing().Device(in.Name)
-	return &body[api.FenceDevice]{deviceOf(d)}, err
+// deviceAnswer is a fence device, and how it is named.
+type deviceAnswer struct {
+	ETag string `header:"ETag" doc:"Names the device as it was set, for If-Match"`
+	Body api.FenceDevice
+}
+
+func answerDevice(d fence.Device, err error) (*deviceAnswer, error) {
+	shown := deviceOf(d)
+	return &deviceAnswer{settingTag(fencing.Tag(d), shown), shown}, err
+}
+
+func (h fenceHandlers) getDevice(_ context.Context, in *FenceDeviceRef) (*deviceAnswer, error) {
+	return answerDevice(h.c.Fencing().Device(in.Name))
 }
 
 // milliseconds reads a duration that may be missing.
@@ -83,8 +93,13 @@ func milliseconds(name, text string) (int64, error) {
 
 func (h fenceHandlers) setDevice(ctx context.Context, in *struct {
 	FenceDeviceRef
+	IfMatch
 	Body api.NewFenceDevice
-}) (api.FenceDevice, error) {
+}) (*deviceAnswer, error) {
+	as, err := in.setting()
+	if err != nil {
+		return nil, err
+	}
 	b := in.Body
 	d := fence.Device{Name: in.Name, Agent: b.Agent, Params: b.Params, Secrets: b.Secrets, Tries: b.Tries}
 	for _, x := range []struct {
@@ -93,23 +108,29 @@ func (h fenceHandlers) setDevice(ctx context.Context, in *struct {
 	}{{"delay", b.Delay, &d.DelayMS}, {"random", b.Random, &d.RandomMS}, {"timeout", b.Timeout, &d.TryMS}} {
 		ms, err := milliseconds(x.name, x.text)
 		if err != nil {
-			return api.FenceDevice{}, err
+			return nil, err
 		}
 		*x.to = ms
 	}
 	for _, t := range b.Hosts {
 		delay, err := milliseconds("delay", t.Delay)
 		if err != nil {
-			return api.FenceDevice{}, err
+			return nil, err
 		}
 		d.Targets = append(d.Targets, fence.Target{Host: protocol.HostID(t.Host), Plug: t.Plug, Level: t.Level, DelayMS: delay})
 	}
-	d, err := h.c.Fencing().SetDevice(ctx, actor(ctx), d)
-	return deviceOf(d), err
+	return answerDevice(h.c.Fencing().SetDevice(ctx, actor(ctx), d, as))
 }
 
-func (h fenceHandlers) removeDevice(ctx context.Context, in *FenceDeviceRef) (*none, error) {
-	return nil, h.c.Fencing().RemoveDevice(ctx, actor(ctx), in.Name)
+func (h fenceHandlers) removeDevice(ctx context.Context, in *struct {
+	FenceDeviceRef
+	IfMatch
+}) (*none, error) {
+	as, err := in.setting()
+	if err != nil {
+		return nil, err
+	}
+	return nil, h.c.Fencing().RemoveDevice(ctx, actor(ctx), in.Name, as)
 }
 
 func (h fenceHandlers) testDevice(ctx context.Context, in *FenceDeviceRef) (api.FenceDevice, error) {

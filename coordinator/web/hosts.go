@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/hostler-io/hostler/api"
@@ -169,7 +170,7 @@ func (h hostHandlers) setAvailability(ctx context.Context, in *struct {
 
 // IfMatch makes a change depend on what the requester has read.
 type IfMatch struct {
-	IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag of the labels as they were read: if they are others by now, nothing is changed and the answer is 412"`
+	IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag of what is changed, as it was read: if that is another by now, nothing is changed and the answer is 412"`
 }
 
 // tag returns the one that is wanted; empty is any.
@@ -181,6 +182,23 @@ func (m IfMatch) tag() (string, error) {
 		return "", fmt.Errorf("%w: If-Match: want one ETag in quotes, as it was answered", core.ErrInvalid)
 	}
 	return m.IfMatch[1 : len(m.IfMatch)-1], nil
+}
+
+// setting returns the part of the tag that names what people set, see [settingTag]; empty is any.
+func (m IfMatch) setting() (string, error) {
+	tag, err := m.tag()
+	setting, _, _ := strings.Cut(tag, "-")
+	if err == nil && tag != "" && setting == "" {
+		err = fmt.Errorf("%w: If-Match: %q is no ETag that was answered", core.ErrInvalid, tag)
+	}
+	return setting, err
+}
+
+// settingTag is the ETag of an answer that shows more than people set. Its first part names
+// the setting, and is what If-Match is about: a change of the rest overwrites nobody's edit.
+// Its second part names all that is shown, so that If-None-Match notices the rest too.
+func settingTag(setting string, shown any) string {
+	return `"` + setting + "-" + core.Tag(shown) + `"`
 }
 
 func (h hostHandlers) labelHost(ctx context.Context, in *struct {

@@ -20,9 +20,9 @@ type leaseHandlers struct{ *handlers }
 func (h leaseHandlers) leases() {
 	register(h.handlers, h.get("list-leases", "/v1/leases", "List the unique containers, with the host that may run each"), h.listLeases)
 	register(h.handlers, h.operation("plan-placement", http.MethodPost, "/v1/placement/plan", "Tell what placement would change, now or if the fleet had other hosts; it changes nothing", http.StatusOK), h.planPlacement)
-	serve(h.handlers, h.get("get-placement", "/v1/placement/{container}", "Show what each host says to a unique container, and what became of it"), h.getPlacement)
-	serve(h.handlers, h.operation("move-container", http.MethodPost, "/v1/placement/{container}/move", "Move a unique container to a host; it is refused before anything is stopped if that host cannot take it", http.StatusAccepted), h.move)
-	serve(h.handlers, h.operation("set-placement", http.MethodPut, "/v1/placement/{container}", "Say on which hosts a unique container may be", http.StatusOK), h.setPlacement)
+	register(h.handlers, h.get("get-placement", "/v1/placement/{container}", "Show what each host says to a unique container, and what became of it"), h.getPlacement)
+	register(h.handlers, h.operation("move-container", http.MethodPost, "/v1/placement/{container}/move", "Move a unique container to a host; it is refused before anything is stopped if that host cannot take it", http.StatusAccepted), h.move)
+	register(h.handlers, h.operation("set-placement", http.MethodPut, "/v1/placement/{container}", "Say on which hosts a unique container may be", http.StatusOK), h.setPlacement)
 }
 
 func leaseOf(s workloads.Status) api.Lease {
@@ -50,13 +50,13 @@ func moveOf(m unique.Move) api.Move {
 func (h leaseHandlers) move(ctx context.Context, in *struct {
 	ContainerRef
 	Body api.AskMove
-}) (api.Placement, error) {
+}) (*placementAnswer, error) {
 	to, err := protocol.ParseHostID(in.Body.Host)
 	if err != nil {
-		return api.Placement{}, invalid(fmt.Errorf("host: %w", err))
+		return nil, invalid(fmt.Errorf("host: %w", err))
 	}
 	if err := h.c.Workloads().Move(ctx, actor(ctx), in.Container, to, in.Body.Reason); err != nil {
-		return api.Placement{}, err
+		return nil, err
 	}
 	return h.getPlacement(ctx, &in.ContainerRef)
 }

@@ -57,34 +57,46 @@ func (h leaseHandlers) planPlacement(ctx context.Context, in *struct{ Body *api.
 	})}, err
 }
 
-func (h leaseHandlers) getPlacement(ctx context.Context, in *ContainerRef) (api.Placement, error) {
+// placementAnswer is a placement, and how its wishes are named.
+type placementAnswer struct {
+	ETag string `header:"ETag" doc:"Names the wishes as they are, for If-Match"`
+	Body api.Placement
+}
+
+func (h leaseHandlers) getPlacement(ctx context.Context, in *ContainerRef) (*placementAnswer, error) {
 	e, err := h.c.Workloads().Explain(ctx, in.Container)
 	if err != nil {
-		return api.Placement{}, err
+		return nil, err
 	}
 	slices.SortStableFunc(e.Verdicts, func(a, b placement.Verdict) int {
 		fits := func(v placement.Verdict) int { return min(1, len(v.Reason)) }
 		return cmp.Or(cmp.Compare(fits(a), fits(b)), cmp.Compare(b.Score, a.Score))
 	})
-	return api.Placement{
+	p := api.Placement{
 		Lease: leaseOf(e.Status), Place: wishes.Text(e.Wants),
 		Verdicts: list(e.Verdicts, func(v placement.Verdict) api.Verdict { return api.Verdict(v) }),
 		History: list(e.History, func(s core.WorkloadStep) api.PlacementPast {
 			return api.PlacementPast{At: webapi.At(s.AtMS), Host: string(s.Host), Epoch: s.Epoch.String(), Phase: string(s.Phase), Why: s.Why}
 		}),
-	}, nil
+	}
+	return &placementAnswer{settingTag(core.Tag(e.Wants), p), p}, nil
 }
 
 func (h leaseHandlers) setPlacement(ctx context.Context, in *struct {
 	ContainerRef
+	IfMatch
 	Body api.Wishes
-}) (api.Placement, error) {
+}) (*placementAnswer, error) {
+	as, err := in.setting()
+	if err != nil {
+		return nil, err
+	}
 	wants, err := wishes.Read(&in.Body)
 	if err != nil {
-		return api.Placement{}, invalid(err)
+		return nil, invalid(err)
 	}
-	if err := h.c.Workloads().SetWants(ctx, actor(ctx), in.Container, wants); err != nil {
-		return api.Placement{}, err
+	if err := h.c.Workloads().SetWants(ctx, actor(ctx), in.Container, wants, as); err != nil {
+		return nil, err
 	}
 	return h.getPlacement(ctx, &in.ContainerRef)
 }

@@ -153,9 +153,11 @@ func featureTable() []feature {
 		{word: "batch_at_once", means: "A batch goes in turns: so many of its actions at once, and the first failure halts the rest."},
 		{word: "cursors", means: "Every list takes cursor, limit, label, state, since and until."},
 		{word: "etags", means: "Answers in JSON have an ETag, and requests that read take If-None-Match."},
+		{word: "fence_device_etags", means: "A fence device has an ETag, and changes of it take If-Match."},
 		{word: "fields", means: "Every list takes fields: the members of its elements that are wanted."},
 		{word: "idempotency_keys", means: "Requests with an Idempotency-Key take effect once."},
 		{word: "label_etags", means: "The labels of a host have an ETag, and changes of them take If-Match."},
+		{word: "placement_etags", means: "The wishes of a unique container have an ETag, and changes of them take If-Match."},
 		{word: "presence", means: "A host tells why it is there or not, since when, and for how long it sleeps."},
 
 		{word: "alerts", means: "Alerts of all hosts are listed, and acknowledged.", paths: []string{"/v1/alerts", "/v1/hosts/{host}/alerts"}},

@@ -183,7 +183,7 @@ func TestOldInventoryIsNoCopy(t *testing.T) {
 func TestDiscoveryLeavesOut(t *testing.T) {
 	for _, d := range []placement.Discovery{{Host: "b", Mode: placement.Never}, {Host: "a", Mode: placement.Exclusive}} {
 		s := born(t, "none")
-		if err := s.SetWants(t.Context(), admin, "db", placement.Wants{Discovery: []placement.Discovery{d}}); err != nil {
+		if err := s.SetWants(t.Context(), admin, "db", placement.Wants{Discovery: []placement.Discovery{d}}, ""); err != nil {
 			t.Fatal(err)
 		}
 		s.Room.cfg.Copies = unique.StopAll

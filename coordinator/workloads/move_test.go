@@ -180,7 +180,7 @@ func TestMoveIsRefused(t *testing.T) {
 			s.tell("c", func(h *core.Host) { h.Inventory.Host.MemoryFree = 1e6 })
 		}, "c", "not enough memory"},
 		"wishes": {func(s *stage) {
-			if err := s.SetWants(s.Context(), admin, "db", placement.Wants{Rules: []placement.Rule{{Labels: map[string]string{"site": "lab"}, Must: true}}}); err != nil {
+			if err := s.SetWants(s.Context(), admin, "db", placement.Wants{Rules: []placement.Rule{{Labels: map[string]string{"site": "lab"}, Must: true}}}, ""); err != nil {
 				s.Fatal(err)
 			}
 		}, "c", "it wants hosts site=lab"},

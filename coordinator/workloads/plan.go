@@ -90,8 +90,9 @@ func (r *Room) find(name string) (found Status, err error) {
 	return Status{}, fmt.Errorf("%w: %d unique containers are named %s; name one by its id: hostler lease ls -o wide", core.ErrConflict, len(all), name)
 }
 
-// SetWants gives a workload these wishes and no others.
-func (r *Room) SetWants(ctx context.Context, by core.Actor, name string, wants placement.Wants) error {
+// SetWants gives a workload these wishes and no others. as is the [core.Tag] of the wishes
+// that the requester has read; of empty any will do.
+func (r *Room) SetWants(ctx context.Context, by core.Actor, name string, wants placement.Wants, as string) error {
 	if err := r.base.Allow(by, core.RoleOperator, "decide where workloads run"); err != nil {
 		return err
 	}
@@ -107,6 +108,9 @@ func (r *Room) SetWants(ctx context.Context, by core.Actor, name string, wants p
 	err = r.base.Update(ctx, failpoint.WorkloadDecided, func(tx core.Tx) error {
 		w, err := tx.Workloads.Get(s.CTID)
 		if err != nil {
+			return err
+		}
+		if err := core.AsRead(fmt.Sprintf("the placement of %s", s.Name), as, core.Tag(w.Wants)); err != nil {
 			return err
 		}
 		w.Wants = wants

@@ -268,7 +268,7 @@ func TestPriority(t *testing.T) {
 	s.made("low", 1, placement.Wants{Rules: []placement.Rule{only}}, "memory=6GB")
 	s.made("high", 2, placement.Wants{Rules: []placement.Rule{{Host: "b", Must: true}}, Priority: 5}, "memory=6GB")
 	s.obey(10 * time.Second)
-	if err := s.SetWants(t.Context(), admin, "high", placement.Wants{Rules: []placement.Rule{only}, Priority: 5}); err != nil {
+	if err := s.SetWants(t.Context(), admin, "high", placement.Wants{Rules: []placement.Rule{only}, Priority: 5}, ""); err != nil {
 		t.Fatal(err)
 	}
 	steps, err := s.Plan(t.Context(), WhatIf{})
@@ -279,10 +279,10 @@ func TestPriority(t *testing.T) {
 	if got := s.on(); got != "high held a; low free a" {
 		t.Errorf("%s", got)
 	}
-	if err := s.SetWants(t.Context(), admin, "high", placement.Wants{Priority: 1e9}); !errors.Is(err, core.ErrInvalid) {
+	if err := s.SetWants(t.Context(), admin, "high", placement.Wants{Priority: 1e9}, ""); !errors.Is(err, core.ErrInvalid) {
 		t.Error(err)
 	}
-	if err := s.SetWants(t.Context(), admin, "nothing", placement.Wants{}); !errors.Is(err, core.ErrNotFound) {
+	if err := s.SetWants(t.Context(), admin, "nothing", placement.Wants{}, ""); !errors.Is(err, core.ErrNotFound) {
 		t.Error(err)
 	}
 }
