@@ -70,7 +70,7 @@ func TestAutoApprove(t *testing.T) {
 		early, again := applicant(t, f, "early", "10.1.0.9", "site=lab")
 		want("before there is a rule", early, enrol.Pending)
 		rule := members.AutoRule{Name: "lab", Selector: "site=lab,tier!=db", Subnets: []string{"10.1.2.3/16", "2001:db8::/32"}, Count: 3}
-		if _, err := m.Auto().Set(ctx, f.Admin(), rule, time.Hour); err != nil {
+		if _, err := m.Auto().Set(ctx, f.Admin(), rule, time.Hour, ""); err != nil {
 			t.Fatal(err)
 		}
 		want("a host that waits, from elsewhere", again("10.2.0.9"), enrol.Pending)
@@ -98,7 +98,7 @@ func TestAutoApprove(t *testing.T) {
 		}
 
 		// Setting it again counts anew. What has ended its invite waits for a person.
-		if _, err := m.Auto().Set(ctx, f.Admin(), rule, 3*time.Hour); err != nil {
+		if _, err := m.Auto().Set(ctx, f.Admin(), rule, 3*time.Hour, ""); err != nil {
 			t.Fatal(err)
 		}
 		after(time.Hour)
@@ -111,10 +111,10 @@ func TestAutoApprove(t *testing.T) {
 		if all, err := m.Auto().Rules(ctx); err != nil || len(all) != 1 || all[0].Approved != 1 || all[0].Ended(m.Auto().LifeMS()) != "expired" {
 			t.Errorf("the rules are %+v, %v", all, err)
 		}
-		if err := m.Auto().Remove(ctx, f.Admin(), "lab"); err != nil {
+		if err := m.Auto().Remove(ctx, f.Admin(), "lab", ""); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Auto().Remove(ctx, f.Admin(), "lab"); !errors.Is(err, core.ErrNotFound) {
+		if err := m.Auto().Remove(ctx, f.Admin(), "lab", ""); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("removed twice: %v", err)
 		}
 	})
@@ -127,7 +127,7 @@ func TestAutoApproveLeavesNames(t *testing.T) {
 		if err := m.Relabel(ctx, f.Admin(), h.ID, []string{"site=lab"}, nil, ""); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.Auto().Set(ctx, f.Admin(), members.AutoRule{Name: "lab", Selector: "site=lab", Count: 3}, time.Hour); err != nil {
+		if _, err := m.Auto().Set(ctx, f.Admin(), members.AutoRule{Name: "lab", Selector: "site=lab", Count: 3}, time.Hour, ""); err != nil {
 			t.Fatal(err)
 		}
 		r, err := m.Replace(ctx, f.Admin(), h.ID, time.Hour, "it burned")
@@ -157,20 +157,20 @@ func TestWrongAutoRules(t *testing.T) {
 		} {
 			a := good
 			spoil(&a)
-			if _, err := m.Auto().Set(ctx, f.Admin(), a, time.Hour); !errors.Is(err, core.ErrInvalid) {
+			if _, err := m.Auto().Set(ctx, f.Admin(), a, time.Hour, ""); !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
 		for _, life := range []time.Duration{0, -time.Hour, 91 * 24 * time.Hour} {
-			if _, err := m.Auto().Set(ctx, f.Admin(), good, life); !errors.Is(err, core.ErrInvalid) {
+			if _, err := m.Auto().Set(ctx, f.Admin(), good, life, ""); !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("for %s: %v", life, err)
 			}
 		}
 		approver := core.Actor{Name: "approver", Role: core.RoleApprover}
-		if _, err := m.Auto().Set(ctx, approver, good, time.Hour); !errors.Is(err, core.ErrRole) {
+		if _, err := m.Auto().Set(ctx, approver, good, time.Hour, ""); !errors.Is(err, core.ErrRole) {
 			t.Errorf("set by an approver: %v", err)
 		}
-		if err := m.Auto().Remove(ctx, approver, "lab"); !errors.Is(err, core.ErrRole) {
+		if err := m.Auto().Remove(ctx, approver, "lab", ""); !errors.Is(err, core.ErrRole) {
 			t.Errorf("removed by an approver: %v", err)
 		}
 		if all, err := m.Auto().Rules(ctx); err != nil || len(all) != 0 {
@@ -178,12 +178,12 @@ func TestWrongAutoRules(t *testing.T) {
 		}
 		for n := range 100 {
 			good.Name = fmt.Sprintf("rule-%d", n)
-			if _, err := m.Auto().Set(ctx, f.Admin(), good, time.Hour); err != nil {
+			if _, err := m.Auto().Set(ctx, f.Admin(), good, time.Hour, ""); err != nil {
 				t.Fatal(err)
 			}
 		}
 		good.Name = "one-more"
-		if _, err := m.Auto().Set(ctx, f.Admin(), good, time.Hour); !errors.Is(err, core.ErrInvalid) {
+		if _, err := m.Auto().Set(ctx, f.Admin(), good, time.Hour, ""); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("one more than is kept: %v", err)
 		}
 	})

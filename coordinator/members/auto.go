@@ -60,6 +60,25 @@ func (r Auto) Rules(ctx context.Context) ([]AutoRule, error) {
 	return core.Read(ctx, r.base, readAuto)
 }
 
+// Rule returns the rule of a name.
+func (r Auto) Rule(ctx context.Context, name string) (AutoRule, error) {
+	all, err := r.Rules(ctx)
+	if err != nil {
+		return AutoRule{}, err
+	}
+	at := slices.IndexFunc(all, func(a AutoRule) bool { return a.Name == name })
+	if at < 0 {
+		return AutoRule{}, fmt.Errorf("rule %.63q: %w", name, core.ErrNotFound)
+	}
+	return all[at], nil
+}
+
+// Tag names a rule as a person has set it, in an ETag. How many hosts it has approved is not in it.
+func (a AutoRule) Tag() string {
+	a.Approved = 0
+	return core.Tag(a)
+}
+
 // Ended tells why a rule approves no host any more, empty if it does.
 func (a *AutoRule) Ended(lifeMS int64) string {
 	switch {
@@ -75,8 +94,9 @@ func (a *AutoRule) Ended(lifeMS int64) string {
 func (r Auto) LifeMS() int64 { return r.base.LifeMS() }
 
 // Set makes a rule for the time life, in the place of one with its name: what that
-// has approved is not counted.
-func (r Auto) Set(ctx context.Context, by core.Actor, a AutoRule, life time.Duration) (AutoRule, error) {
+// has approved is not counted. as is the [AutoRule.Tag] of the rule that the requester has
+// read; of empty any will do, or none.
+func (r Auto) Set(ctx context.Context, by core.Actor, a AutoRule, life time.Duration, as string) (AutoRule, error) {
 	if err := r.base.Allow(by, core.RoleAdmin, "have hosts approved by a rule"); err != nil {
 		return a, err
 	}
@@ -85,7 +105,7 @@ func (r Auto) Set(ctx context.Context, by core.Actor, a AutoRule, life time.Dura
 	}
 	a.SetBy, a.SetMS, a.Approved = by.LogName(), r.base.LifeMS(), 0
 	a.UntilMS = a.SetMS + life.Milliseconds()
-	err := r.change(ctx, by, a.Name, "host.auto_approve_set", func(all []AutoRule, at int) ([]AutoRule, AutoRule, error) {
+	err := r.change(ctx, by, a.Name, as, "host.auto_approve_set", func(all []AutoRule, at int) ([]AutoRule, AutoRule, error) {
 		if at >= 0 {
 			all[at] = a
 			return all, a, nil
@@ -100,12 +120,12 @@ func (r Auto) Set(ctx context.Context, by core.Actor, a AutoRule, life time.Dura
 	return a, err
 }
 
-// Remove removes a rule. The hosts that it has approved stay members.
-func (r Auto) Remove(ctx context.Context, by core.Actor, name string) error {
+// Remove removes a rule. The hosts that it has approved stay members. as is as for [Auto.Set].
+func (r Auto) Remove(ctx context.Context, by core.Actor, name, as string) error {
 	if err := r.base.Allow(by, core.RoleAdmin, "remove rules that approve hosts"); err != nil {
 		return err
 	}
-	return r.change(ctx, by, name, "host.auto_approve_removed", func(all []AutoRule, at int) ([]AutoRule, AutoRule, error) {
+	return r.change(ctx, by, name, as, "host.auto_approve_removed", func(all []AutoRule, at int) ([]AutoRule, AutoRule, error) {
 		if at < 0 {
 			return nil, AutoRule{}, fmt.Errorf("rule %.63q: %w", name, core.ErrNotFound)
 		}
@@ -115,13 +135,20 @@ func (r Auto) Remove(ctx context.Context, by core.Actor, name string) error {
 }
 
 // change makes a change of the rules durable, with a record and an event of it.
-func (r Auto) change(ctx context.Context, by core.Actor, name, verb string, change func(all []AutoRule, at int) ([]AutoRule, AutoRule, error)) error {
+func (r Auto) change(ctx context.Context, by core.Actor, name, as, verb string, change func(all []AutoRule, at int) ([]AutoRule, AutoRule, error)) error {
 	err := r.base.Update(ctx, failpoint.AutoRuleSet, func(tx core.Tx) error {
 		all, err := readAuto(tx)
 		if err != nil {
 			return err
 		}
-		all, a, err := change(all, slices.IndexFunc(all, func(a AutoRule) bool { return a.Name == name }))
+		at, is := slices.IndexFunc(all, func(a AutoRule) bool { return a.Name == name }), ""
+		if at >= 0 {
+			is = all[at].Tag()
+		}
+		if err := core.AsRead(fmt.Sprintf("rule %.63q", name), as, is); err != nil {
+			return err
+		}
+		all, a, err := change(all, at)
 		if err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/fencing"
+	"github.com/hostler-io/hostler/coordinator/members"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/internal/attach"
@@ -130,6 +131,9 @@ func exercises(s *site) []exercise {
 			s.t.Fatal(err)
 		}
 	}
+	if _, err := s.f.Coordinator().Members().Auto().Set(s.t.Context(), s.f.Admin(), members.AutoRule{Name: "racks", Selector: "rack=7", Count: 1}, time.Hour, ""); err != nil {
+		s.t.Fatal(err)
+	}
 	room := s.f.Coordinator().Fencing()
 	if _, err := room.SetDevice(s.t.Context(), s.f.Admin(), fence.Device{Name: "pdu", Agent: "fence_blind", Targets: []fence.Target{{Host: "edge-08"}}}, ""); err != nil {
 		s.t.Fatal(err)
@@ -229,6 +233,7 @@ func exercises(s *site) []exercise {
 		{"list-invites", viewer, get, "/v1/invites", nil, 200},
 		{"set-auto-approve-rule", admin, put, "/v1/auto-approve-rules/lab", api.NewAutoRule{Selector: "site=lab", Subnets: []string{"10.1.0.0/16"}, Count: 3, TTL: "1h"}, 200},
 		{"list-auto-approve-rules", viewer, get, "/v1/auto-approve-rules", nil, 200},
+		{"get-auto-approve-rule", viewer, get, "/v1/auto-approve-rules/racks", nil, 200},
 		{"remove-auto-approve-rule", admin, del, "/v1/auto-approve-rules/lab", nil, 204},
 		{"end-invite", approver, del, "/v1/invites/" + invite.ID, nil, 204},
 		{"list-enrolments", viewer, get, "/v1/enrolments?state=pending", nil, 200},

@@ -135,3 +135,20 @@ func TestFenceDevicesAsTheyWereRead(t *testing.T) {
 		}.check(t, s)
 	})
 }
+
+// TestAutoRulesAsTheyWereRead: of two who set a rule that approves hosts, the second is told.
+func TestAutoRulesAsTheyWereRead(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		rule := func(count int) api.NewAutoRule {
+			return api.NewAutoRule{Selector: "site=lab", Subnets: []string{"198.51.100.0/24"}, Count: count, TTL: "1h"}
+		}
+		edited{
+			role: core.RoleAdmin, path: "/v1/auto-approve-rules/lab", first: rule(2), other: rule(3), removed: true,
+			meanwhile: func() {
+				invite := as[api.Invite](t, s.call(core.RoleApprover, http.MethodPost, "/v1/invites", api.NewInvite{TTL: "1h", Labels: []string{"site=lab"}}), http.StatusCreated)
+				_, ask := joinOverHTTP(t, s, invite.Code)
+				ask()
+			},
+		}.check(t, s)
+	})
+}

@@ -27,7 +27,8 @@ func (h hostHandlers) enrolments() {
 	register(h.handlers, h.get("list-invites", "/v1/invites", "List the invites that are valid, without their codes"), h.listInvites)
 	register(h.handlers, h.operation("end-invite", http.MethodDelete, "/v1/invites/{id}", "End an invite", http.StatusNoContent), h.endInvite)
 	register(h.handlers, h.get("list-auto-approve-rules", "/v1/auto-approve-rules", "List the rules that approve hosts without a person, also those that have ended"), h.listAutoRules)
-	serve(h.handlers, h.operation("set-auto-approve-rule", http.MethodPut, "/v1/auto-approve-rules/{name}", "Have hosts approved without a person, by the labels of their invites and the networks that they ask from; it takes the place of an earlier rule of that name, and counts anew", http.StatusOK), h.setAutoRule)
+	register(h.handlers, h.get("get-auto-approve-rule", "/v1/auto-approve-rules/{name}", "Show a rule that approves hosts without a person"), h.getAutoRule)
+	register(h.handlers, h.operation("set-auto-approve-rule", http.MethodPut, "/v1/auto-approve-rules/{name}", "Have hosts approved without a person, by the labels of their invites and the networks that they ask from; it takes the place of an earlier rule of that name, and counts anew", http.StatusOK), h.setAutoRule)
 	register(h.handlers, h.operation("remove-auto-approve-rule", http.MethodDelete, "/v1/auto-approve-rules/{name}", "Remove a rule that approves hosts; those that it has approved stay", http.StatusNoContent), h.removeAutoRule)
 	register(h.handlers, h.get("list-enrolments", "/v1/enrolments", "List hosts that wait, or waited, for approval, the oldest first"), h.listEnrolments)
 	serve(h.handlers, h.operation("approve-enrolment", http.MethodPost, "/v1/enrolments/{id}/approve", "Make a host a member", http.StatusOK), h.approve)
@@ -102,22 +103,48 @@ func (h hostHandlers) listAutoRules(ctx context.Context, in *struct {
 	return rules.small(func(a members.AutoRule) string { return a.Name }, h.c.Members().Auto().Rules).page(ctx, &in.Listing, in.Limit)
 }
 
-func (h hostHandlers) setAutoRule(ctx context.Context, in *struct {
-	AutoRuleRef
-	Body api.NewAutoRule
-}) (api.AutoRule, error) {
-	ttl, err := parseDuration("ttl", in.Body.TTL)
-	if err != nil {
-		return api.AutoRule{}, err
-	}
-	a, err := h.c.Members().Auto().Set(ctx, actor(ctx), members.AutoRule{
-		Name: in.Name, Selector: in.Body.Selector, Subnets: in.Body.Subnets, Count: in.Body.Count,
-	}, ttl)
-	return h.autoRuleOf(a), err
+// autoRuleAnswer is a rule that approves hosts, and how it is named.
+type autoRuleAnswer struct {
+	ETag string `header:"ETag" doc:"Names the rule as it was set, for If-Match"`
+	Body api.AutoRule
 }
 
-func (h hostHandlers) removeAutoRule(ctx context.Context, in *AutoRuleRef) (*none, error) {
-	return nil, h.c.Members().Auto().Remove(ctx, actor(ctx), in.Name)
+func (h hostHandlers) answerAutoRule(a members.AutoRule, err error) (*autoRuleAnswer, error) {
+	shown := h.autoRuleOf(a)
+	return &autoRuleAnswer{settingTag(a.Tag(), shown), shown}, err
+}
+
+func (h hostHandlers) getAutoRule(ctx context.Context, in *AutoRuleRef) (*autoRuleAnswer, error) {
+	return h.answerAutoRule(h.c.Members().Auto().Rule(ctx, in.Name))
+}
+
+func (h hostHandlers) setAutoRule(ctx context.Context, in *struct {
+	AutoRuleRef
+	IfMatch
+	Body api.NewAutoRule
+}) (*autoRuleAnswer, error) {
+	as, err := in.setting()
+	if err != nil {
+		return nil, err
+	}
+	ttl, err := parseDuration("ttl", in.Body.TTL)
+	if err != nil {
+		return nil, err
+	}
+	return h.answerAutoRule(h.c.Members().Auto().Set(ctx, actor(ctx), members.AutoRule{
+		Name: in.Name, Selector: in.Body.Selector, Subnets: in.Body.Subnets, Count: in.Body.Count,
+	}, ttl, as))
+}
+
+func (h hostHandlers) removeAutoRule(ctx context.Context, in *struct {
+	AutoRuleRef
+	IfMatch
+}) (*none, error) {
+	as, err := in.setting()
+	if err != nil {
+		return nil, err
+	}
+	return nil, h.c.Members().Auto().Remove(ctx, actor(ctx), in.Name, as)
 }
 
 func (h hostHandlers) listEnrolments(ctx context.Context, in *struct {

@@ -150,6 +150,7 @@ func featureTable() []feature {
 	return []feature{
 		{word: "actions_by_kind", means: "Actions and batches are asked for by kind and args; the bytes of the spec are made here."},
 		{word: "audit_until", means: "The audit log can be searched up to a time."},
+		{word: "auto_approve_etags", means: "A rule that approves hosts is shown by its name and has an ETag, and changes of it take If-Match."},
 		{word: "batch_at_once", means: "A batch goes in turns: so many of its actions at once, and the first failure halts the rest."},
 		{word: "cursors", means: "Every list takes cursor, limit, label, state, since and until."},
 		{word: "etags", means: "Answers in JSON have an ETag, and requests that read take If-None-Match."},
