@@ -3,6 +3,7 @@ package agent_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/relay"
@@ -255,4 +257,45 @@ func TestCreditOfActionWithoutPayload(t *testing.T) {
 			t.Error("a credit for an action that reads nothing was taken")
 		}
 	})
+}
+
+// TestPayloadBeside: an action whose input a person of the host sends at the same moment waits
+// for that, and fetches it if the person gives up.
+func TestPayloadBeside(t *testing.T) {
+	for name, whole := range map[string]bool{"sent": true, "given up": false} {
+		t.Run(name, func(t *testing.T) {
+			withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
+				data := bytesOf(1 << 20)
+				from, to := io.Pipe()
+				put := make(chan error, 1)
+				go func() {
+					put <- agent.Uploads(w.agent).Put(t.Context(), "uid:9", protocol.Sum(data), int64(len(data)), from)
+				}()
+				if _, err := to.Write(data[:1000]); err != nil { // it has begun
+					t.Fatal(err)
+				}
+				id := f.pay(t, data)
+				w.pass(2 * time.Second)
+				if act := f.state(t, id); act.State.Final() {
+					t.Fatalf("%s: %s", act.State, act.Detail)
+				}
+				if whole {
+					if _, err := to.Write(data[1000:]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				to.Close()
+				if err := <-put; (err == nil) != whole {
+					t.Errorf("sending: %v", err)
+				}
+				w.pass(3 * time.Second)
+				if act := f.state(t, id); act.State != protocol.StateDone {
+					t.Fatalf("%s: %s", act.State, act.Detail)
+				}
+				if got := f.read(t, id); got != protocol.Sum(data).String() {
+					t.Errorf("the command has read %s", got)
+				}
+			})
+		})
+	}
 }

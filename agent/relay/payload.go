@@ -212,6 +212,15 @@ func (p *payloads) fetch(ctx context.Context, w *fetch) error {
 
 func (p *payloads) fill(ctx context.Context, w *fetch) error {
 	f, err := p.cfg.Payloads.Fill(w.digest, w.size)
+	for errors.Is(err, blob.ErrBusy) { // a person of this host sends the same
+		if p.cfg.Payloads.Await(ctx, w.digest) != nil {
+			return context.Canceled
+		}
+		if size, _, missing := p.cfg.Payloads.Size(w.digest); missing == nil && size == w.size {
+			return nil
+		}
+		f, err = p.cfg.Payloads.Fill(w.digest, w.size)
+	}
 	if err != nil {
 		return err
 	}
