@@ -195,7 +195,7 @@ func (m IfMatch) setting() (string, error) {
 }
 
 // settingTag is the ETag of an answer that shows more than people set. Its first part names
-// the setting, and is what If-Match is about: a change of the rest overwrites nobody's edit.
+// the setting, and is what If-Match is about: the rest changes by itself, and no edit is lost by that.
 // Its second part names all that is shown, so that If-None-Match notices the rest too.
 func settingTag(setting string, shown any) string {
 	return `"` + setting + "-" + core.Tag(shown) + `"`

@@ -156,7 +156,7 @@ func (f *fleet) configure() (err error) {
 	return os.WriteFile(f.path("coordinator.toml"), []byte(co+f.coordinatorToo), 0o600)
 }
 
-// configureHost writes the file of a host, whose network is a bridge that nobody has.
+// configureHost writes the file of a host, whose network is a bridge of its own.
 func (f *fleet) configureHost(name, bridge string) error {
 	subnet, err := freeSubnet()
 	if err != nil {

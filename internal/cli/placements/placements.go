@@ -38,7 +38,7 @@ func PlaceFlags(cmd *cobra.Command, p *api.Wishes) {
 }
 
 // NameFlags has an error about wishes name the flag of [PlaceFlags] that is wrong. The
-// coordinator names the field of the API, which nobody has typed.
+// coordinator names the field of the API, and the user has typed a flag.
 func NameFlags(err error) error {
 	if f, ok := errors.AsType[*term.Failure](err); ok {
 		if field, ok := strings.CutPrefix(f.Why, "invalid request: place."); ok {
