@@ -27,6 +27,10 @@ import (
 // thousand hosts fit.
 const maxBody = 64 << 20
 
+// maxTarget bounds the address of a request, in bytes. Agent and coordinator read 16 KiB of
+// headers, and cut the connection of whoever sends more, which looks as if they were away.
+const maxTarget = 12 << 10
+
 // ErrUnreachable tells that no answer came: what was asked may or may not have
 // been done.
 var ErrUnreachable = errors.New("unreachable")
@@ -51,6 +55,9 @@ type Config struct {
 	// called when it is away, and not again before it was reached. Default: not at all.
 	Patience time.Duration
 	Away     func(error)
+	// Asked, if set, is called when an answer begins to be waited for that comes as soon
+	// as it can; what it returns is called at its end. Optional.
+	Asked func() (answered func())
 }
 
 // Client speaks to one coordinator or agent. It is safe for concurrent use.
@@ -58,13 +65,14 @@ type Client struct {
 	base    string
 	token   string
 	timeout time.Duration
+	asked   func() (answered func())
 	http    *http.Client
 	http1   *http.Client // for websockets
 }
 
 // New returns a client. It does not connect.
 func New(cfg Config) (*Client, error) {
-	c := &Client{token: cfg.Token, timeout: cfg.Timeout, base: strings.TrimSuffix(cfg.Address, "/")}
+	c := &Client{token: cfg.Token, timeout: cfg.Timeout, asked: cfg.Asked, base: strings.TrimSuffix(cfg.Address, "/")}
 	if c.timeout == 0 {
 		c.timeout = 30 * time.Second
 	}
@@ -72,7 +80,7 @@ func New(cfg Config) (*Client, error) {
 		ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute,
 		// Frames of the default size are cut into two records each, and cost a
 		// fifth of what the coordinator does for output.
-		HTTP2: &http.HTTP2Config{MaxReadFrameSize: 256 << 10},
+		HTTP2: &http.HTTP2Config{MaxReadFrameSize: 256 << 10, SendPingTimeout: pingAfter, PingTimeout: pingTime},
 	}
 	// A path is taken as it is: in a URL a percent sign or a question mark means more.
 	if path, ok := strings.CutPrefix(cfg.Address, "unix://"); ok {
@@ -90,7 +98,8 @@ func New(cfg Config) (*Client, error) {
 			return nil, fmt.Errorf("certificate of the fleet's authority: %w", err)
 		}
 		t.TLSClientConfig = fleetTLS(ca, u.Hostname(), cfg.Renew)
-		t.DialContext = (&dialer{patience: cfg.Patience, away: cfg.Away}).dial
+		t.DialContext = (&dialer{connect: new(net.Dialer).DialContext, patience: cfg.Patience, bound: c.timeout, away: cfg.Away}).dial
+		t.TLSHandshakeTimeout = handshakeTime
 	}
 	// A request is bounded by its context: some wait for hours.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -166,13 +175,14 @@ func (c *Client) Post(ctx context.Context, path string, query url.Values, body, 
 	return err
 }
 
-// Put sends body as the resource, and reads what it is then into v (nil for nothing).
+// Put sends body as the resource, whatever it is now, and reads what it is then into v (nil
+// for nothing).
 func (c *Client) Put(ctx context.Context, path string, body, v any) error {
 	_, err := c.do(ctx, http.MethodPut, path, nil, body, v)
 	return err
 }
 
-// Delete removes a resource.
+// Delete removes a resource, whatever it is now.
 func (c *Client) Delete(ctx context.Context, path string, v any) error {
 	_, err := c.do(ctx, http.MethodDelete, path, nil, nil, v)
 	return err
@@ -182,10 +192,16 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	d := c.timeout
 	if w, err := time.ParseDuration(query.Get("wait")); err == nil {
 		d += w
+	} else if c.asked != nil {
+		defer c.asked()()
 	}
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	resp, err := c.request(ctx, method, path, query, body, nil)
+	var header http.Header
+	if method == http.MethodPut || method == http.MethodDelete {
+		header = http.Header{"If-Match": {"*"}} // who calls means the name, and names all that is to be
+	}
+	resp, err := c.request(ctx, method, path, query, body, header)
 	if err != nil {
 		return nil, err
 	}
@@ -232,6 +248,9 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	target := c.base + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
+	}
+	if len(target) > maxTarget {
+		return nil, &api.Problem{Code: api.CodeTooLarge, Status: http.StatusRequestURITooLong, Detail: fmt.Sprintf("the names and selectors of one request may have %d bytes together, and these have %d", maxTarget, len(target))}
 	}
 	req, err := http.NewRequestWithContext(ctx, method, target, r)
 	if err != nil {

@@ -377,3 +377,18 @@ func TestAnswerOfAnotherVersion(t *testing.T) {
 		t.Errorf("it says %v", err)
 	}
 }
+
+// TestLongTarget: a name that no server would read is refused here, before a server cuts the
+// connection and seems to be away.
+func TestLongTarget(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	c, err := client.New(client.Config{Address: server.URL, CA: server.Certificate().Raw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Get(t.Context(), "/v1/actions/"+strings.Repeat("x", 100_000), nil, nil)
+	if p, ok := errors.AsType[*api.Problem](err); !ok || p.Code != api.CodeTooLarge || errors.Is(err, client.ErrUnreachable) {
+		t.Errorf("a name of 100,000 bytes: %v", err)
+	}
+}
