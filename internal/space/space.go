@@ -5,8 +5,9 @@ package space
 
 import "golang.org/x/sys/unix"
 
-// Space is how large a file system is, and what is free of it for its users. One that
-// does not tell its size has none: nothing is bounded by it.
+// Space is how large a file system is, and what is free of it, both for its users: as in
+// df, what is reserved belongs to neither, so their ratio is the share that is free. One
+// that does not tell its size has none: nothing is bounded by it.
 type Space struct {
 	Total, Free      int64 // bytes
 	Files, FreeFiles int64 // inodes; a file system without a limit has 0 Files
@@ -34,7 +35,7 @@ func OfFile(fd uintptr) (Space, error) {
 
 func of(st *unix.Statfs_t) Space {
 	return Space{
-		Total: int64(st.Blocks) * st.Bsize, Free: int64(st.Bavail) * st.Bsize,
+		Total: int64(st.Blocks-st.Bfree+st.Bavail) * st.Bsize, Free: int64(st.Bavail) * st.Bsize,
 		Files: int64(st.Files), FreeFiles: int64(st.Ffree),
 	}
 }

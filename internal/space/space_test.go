@@ -1,6 +1,10 @@
 package space
 
-import "testing"
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
 
 const mib = 1 << 20
 
@@ -49,5 +53,12 @@ func TestOf(t *testing.T) {
 	}
 	if _, err := Of("/nowhere/at/all"); err == nil {
 		t.Error("there is no such file system")
+	}
+}
+
+// TestReserved: what is reserved counts neither as size nor as free, as in df.
+func TestReserved(t *testing.T) {
+	if got := of(&unix.Statfs_t{Bsize: 10, Blocks: 100, Bfree: 70, Bavail: 10}); got.Total != 400 || got.Free != 100 {
+		t.Errorf("got %+v", got)
 	}
 }
