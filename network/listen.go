@@ -13,6 +13,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // States of sockets in the tables of the kernel: listening, and a UDP socket
@@ -55,6 +58,32 @@ func Namer(at netip.Addr) (string, error) {
 	}
 	return processOf(inode), nil
 }
+
+// DHCP tells which process of the host serves DHCP in the network of a bridge, for people, as
+// [Namer] does. One that listens on all devices has said nothing of this one, and does not
+// count. It is empty if none does, or on a kernel that does not tell of devices (udp_diag).
+func DHCP(bridge string) (string, error) {
+	link, err := netlink.LinkByName(bridge)
+	if err != nil {
+		return "", fmt.Errorf("finding bridge %s: %w", bridge, err)
+	}
+	sockets, err := netlink.SocketDiagUDP(unix.AF_INET)
+	if errors.Is(err, unix.ENOENT) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("finding the process that serves DHCP at %s: %w", bridge, err)
+	}
+	for _, s := range sockets {
+		if s.ID.SourcePort == dhcpPort && s.ID.Interface == uint32(link.Attrs().Index) {
+			return processOf(strconv.FormatUint(uint64(s.INode), 10)), nil
+		}
+	}
+	return "", nil
+}
+
+// dhcpPort is where servers of DHCP listen.
+const dhcpPort = 67
 
 // addrPort reads an address and a port as the kernel writes them: in hexadecimal digits, each
 // four bytes of the address in the order of this machine. It is zero if it is neither.

@@ -38,6 +38,8 @@ type Config struct {
 	// Names has them find each other. If not, those that were told where to ask ask as the
 	// host does.
 	Names bool
+	// DHCP tells containers that ask for it the address that they have. It needs Names.
+	DHCP bool
 	// Log gets a line for each server of names that ends. Default: no log.
 	Log *slog.Logger
 }

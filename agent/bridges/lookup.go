@@ -19,12 +19,13 @@ const Feature = "network.names"
 type lookup struct {
 	dir     string // of the files; empty: there are none
 	wanted  bool
+	dhcp    bool
 	servers *names.Servers
 	lacks   error // why there are no servers, though they are wanted
 }
 
 func newLookup(cfg Config) lookup {
-	l := lookup{dir: cfg.Files, wanted: cfg.Names && cfg.Files != ""}
+	l := lookup{dir: cfg.Files, wanted: cfg.Names && cfg.Files != "", dhcp: cfg.DHCP}
 	if !l.wanted {
 		return l
 	}
@@ -69,7 +70,7 @@ func (l lookup) serve(nets []queue.Network, all []containers.Named) {
 	}
 	var zones []names.Zone
 	for _, n := range nets {
-		z := names.Zone{Bridge: n.Bridge, Alone: n.Isolated}
+		z := names.Zone{Bridge: n.Bridge, Alone: n.Isolated, DHCP: l.dhcp}
 		for _, g := range gateways(n) {
 			z.Addresses = append(z.Addresses, g.Addr())
 		}
@@ -79,6 +80,9 @@ func (l lookup) serve(nets []queue.Network, all []containers.Named) {
 				continue
 			}
 			attached = true
+			if c.MAC != "" {
+				z.Leases = append(z.Leases, names.Lease{MAC: c.MAC, Address: c.Address})
+			}
 			if !c.Running || container.CheckName(string(c.Name)) != nil {
 				continue
 			}

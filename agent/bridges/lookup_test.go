@@ -157,11 +157,12 @@ func TestUnserved(t *testing.T) {
 	var now []names.Problem
 	u := (*Bridges)(nil).Unserved(nil)
 	u.problems = func() []names.Problem { return now }
+	about := "network.names/hlt-br"
 	step := func(u Unserved, want ...bool) {
 		t.Helper()
 		var got []bool
 		for _, a := range u.Changes(1) {
-			if a.ID != "network.names/hlt-br" {
+			if a.ID != about {
 				t.Errorf("the alert is %s", a.ID)
 			}
 			got = append(got, a.Raised)
@@ -185,4 +186,10 @@ func TestUnserved(t *testing.T) {
 	step(u, false)
 	step((*Bridges)(nil).Unserved([]string{"network.names/hlt-br"}), false) // names are not wanted any more
 	step(u)
+	about, now = "network.dhcp/hlt-br", []names.Problem{{Bridge: "hlt-br", DHCP: true, Cause: "dnsmasq: address in use"}}
+	step(u, true)
+	step(u)
+	now = nil
+	step(u, false)
+	step((*Bridges)(nil).Unserved([]string{"network.dhcp/hlt-br"}), false)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// Unserved tells people of networks whose server of names does not stay alive. It is for one
-// goroutine.
+// Unserved tells people of networks whose server of names or of DHCP does not stay alive. It
+// is for one goroutine.
 type Unserved struct {
 	problems func() []names.Problem // nil: there are none
 	raised   map[string]bool
@@ -24,7 +24,7 @@ func (b *Bridges) Unserved(raised []string) Unserved {
 		u.problems = b.lookup.servers.Problems
 	}
 	for _, id := range raised {
-		if strings.HasPrefix(id, string(warnings.NetworkNames)+"/") {
+		if code, _, _ := strings.Cut(id, "/"); code == string(warnings.NetworkNames) || code == string(warnings.NetworkDHCP) {
 			u.raised[id] = true
 		}
 	}
@@ -37,6 +37,9 @@ func (u Unserved) Changes(atMS int64) (changes []protocol.Alert) {
 	if u.problems != nil {
 		for _, p := range u.problems() {
 			a := warnings.New(warnings.NetworkNames, p.Bridge, fmt.Sprintf("containers of the network of bridge %s do not find each other by name: %s", p.Bridge, p.Cause), atMS)
+			if p.DHCP {
+				a = warnings.New(warnings.NetworkDHCP, p.Bridge, fmt.Sprintf("containers of the network of bridge %s that ask for their address by DHCP get no answer: %s", p.Bridge, p.Cause), atMS)
+			}
 			now[a.ID] = true
 			if !u.raised[a.ID] {
 				changes = append(changes, protocol.Alert{Raised: true, AlertInfo: a})
@@ -45,8 +48,12 @@ func (u Unserved) Changes(atMS int64) (changes []protocol.Alert) {
 	}
 	for id := range u.raised {
 		if !now[id] {
-			_, bridge, _ := strings.Cut(id, "/")
-			changes = append(changes, protocol.Alert{AlertInfo: warnings.New(warnings.NetworkNames, bridge, "names of the network are served again, or not wanted any more", atMS)})
+			code, bridge, _ := strings.Cut(id, "/")
+			text := "names of the network are served again, or not wanted any more"
+			if code == string(warnings.NetworkDHCP) {
+				text = "DHCP is served again, or not wanted any more"
+			}
+			changes = append(changes, protocol.Alert{AlertInfo: warnings.New(warnings.Code(code), bridge, text, atMS)})
 		}
 	}
 	return changes

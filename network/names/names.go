@@ -1,10 +1,12 @@
-// Package names lets the containers of a network find each other by name. It keeps a
-// process of dnsmasq for each network, which listens at the address of the host there and
-// nowhere else, knows the containers of that network alone, and passes other questions on
-// to the servers of the host.
+// Package names lets the containers of a network find each other by name, and tells those
+// that ask by DHCP the address that they have. It keeps a process of dnsmasq for the names of
+// each network, which listens at the address of the host there and nowhere else, knows the
+// containers of that network alone, and passes other questions on to the servers of the
+// host; and another one for DHCP, bound to the bridge.
 //
-// A process is not root: of root's powers it has that to listen at a low port. It ends with
-// this process, however this one ends. It reads the names from a file, which is replaced
+// A process is not root: of root's powers that of names has the one to listen at a low port,
+// and that of DHCP also the one over the network, without which dnsmasq does not begin. It
+// ends with this process, however this one ends. It reads the names from a file, which is replaced
 // when they change; the process is then told to read it again, and answers meanwhile.
 //
 // Containers are told where to ask by a file that is mounted as their /etc/resolv.conf, see
@@ -58,6 +60,7 @@ const maxWords = 512
 // The files of a network, in the directory of its bridge.
 const (
 	hostsFile    = "hosts"
+	leasesFile   = "leases"
 	resolverFile = "resolv.conf"
 )
 
@@ -70,6 +73,15 @@ type Zone struct {
 	// Alone keeps questions for other names on the host: they have no answer.
 	Alone bool
 	Hosts []Host
+	// DHCP has containers be told what they have, by a process of its own.
+	DHCP   bool
+	Leases []Lease
+}
+
+// Lease is the address of a container in its network, whether it runs or not.
+type Lease struct {
+	MAC     string
+	Address netip.Addr // IPv4
 }
 
 // Host is a container that runs.
@@ -81,10 +93,12 @@ type Host struct {
 // ErrUnreachable: the files of a network lie where not all users of the host reach them.
 var ErrUnreachable = errors.New("users of the host that are not root cannot pass")
 
-// Problem is a network whose names are not served, although they are to be.
+// Problem is a network whose names are not served, although they are to be, or whose DHCP is
+// not.
 type Problem struct {
 	Bridge string
-	Cause  string // why the last process has ended, or its names are not written
+	DHCP   bool
+	Cause  string // why the last process has ended, or its file is not written
 }
 
 // Servers are the processes. They are safe for concurrent use.
@@ -95,9 +109,22 @@ type Servers struct {
 	log     *slog.Logger
 
 	mu      sync.Mutex
-	running map[string]*server // by bridge
-	// unwritten is why the names of a network are not as they should be, by bridge.
-	unwritten map[string]string
+	running map[job]*server
+	// unwritten is why the file of a process is not as it should be.
+	unwritten map[job]string
+}
+
+// job is what a process is for.
+type job struct {
+	bridge string
+	dhcp   bool
+}
+
+// task is what a process is told: at its start, and in a file that it reads again.
+type task struct {
+	options    string
+	file, text string
+	powers     []uintptr // capabilities
 }
 
 // Find says where the program is. The error matches [exec.ErrNotFound] if it is not
@@ -117,7 +144,7 @@ func New(dir string, log *slog.Logger) (*Servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Servers{program: path, dir: dir, as: unprivileged(), log: log, running: make(map[string]*server), unwritten: make(map[string]string)}, nil
+	return &Servers{program: path, dir: dir, as: unprivileged(), log: log, running: make(map[job]*server), unwritten: make(map[job]string)}, nil
 }
 
 // overflowID is the user and group that the kernel shows for those it cannot show. Debian
@@ -148,49 +175,52 @@ func unprivileged() *syscall.Credential {
 func (s *Servers) Serve(zones []Zone) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wanted := make(map[string]Zone, len(zones))
+	wanted := make(map[job]task, len(zones))
 	for _, z := range zones {
-		wanted[z.Bridge] = z
+		wanted[job{z.Bridge, false}] = z.names()
+		if z.DHCP {
+			wanted[job{z.Bridge, true}] = z.dhcp()
+		}
 	}
-	for bridge, p := range s.running {
-		if z, ok := wanted[bridge]; !ok || z.options() != p.options {
+	for j, p := range s.running {
+		if w, ok := wanted[j]; !ok || w.options != p.task.options {
 			p.end()
-			delete(s.running, bridge)
+			delete(s.running, j)
 		}
 	}
 	clear(s.unwritten)
-	for bridge, z := range wanted {
-		hosts := z.hosts()
-		p := s.running[bridge]
-		if p != nil && p.hosts == hosts {
+	for j, w := range wanted {
+		p := s.running[j]
+		if p != nil && p.task.text == w.text {
 			continue
 		}
-		if err := replace(filepath.Join(s.dir, bridge, hostsFile), hosts); err != nil {
-			s.unwritten[bridge] = fmt.Sprintf("writing the names: %v", err)
+		if err := replace(filepath.Join(s.dir, j.bridge, w.file), w.text); err != nil {
+			s.unwritten[j] = fmt.Sprintf("writing the %s: %v", w.file, err)
 			continue
 		}
 		if p == nil {
-			p = &server{options: z.options(), ended: make(chan struct{})}
-			s.running[bridge] = p
+			p = &server{task: w, ended: make(chan struct{})}
+			s.running[j] = p
 			ctx, stop := context.WithCancel(context.Background())
 			p.stop = stop
-			go s.keep(ctx, bridge, p) // end waits for it
+			go s.keep(ctx, j.bridge, p) // end waits for it
 		}
-		p.hosts = hosts
+		p.task.text = w.text
 		p.read()
 	}
 }
 
-// Problems are the networks whose process does not stay alive, or does not know the names.
+// Problems are the networks with a process that does not stay alive, or that could not be told
+// what has changed.
 func (s *Servers) Problems() (all []Problem) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for bridge, cause := range s.unwritten {
-		all = append(all, Problem{bridge, cause})
+	for j, cause := range s.unwritten {
+		all = append(all, Problem{j.bridge, j.dhcp, cause})
 	}
-	for bridge, p := range s.running {
-		if cause := p.problem(); cause != "" && s.unwritten[bridge] == "" {
-			all = append(all, Problem{bridge, cause})
+	for j, p := range s.running {
+		if cause := p.problem(); cause != "" && s.unwritten[j] == "" {
+			all = append(all, Problem{j.bridge, j.dhcp, cause})
 		}
 	}
 	return all
@@ -202,39 +232,53 @@ func (s *Servers) Close() error {
 	return nil
 }
 
-// options are all that a process is told at its start, but for the names. Devices have no
-// spaces in their names.
-func (z Zone) options() string {
-	o := []string{
-		"--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--log-facility=-", "--user=", "--group=",
-		"--bind-dynamic", "--no-hosts", "--domain-needed", "--local=/" + Domain + "/",
-	}
+// always is what each process is told.
+const always = "--keep-in-foreground --conf-file=/dev/null --pid-file= --log-facility=- --user= --group= --bind-dynamic --no-hosts"
+
+// names is what the process that serves names is told. Devices have no spaces in their names.
+func (z Zone) names() task {
+	o := []string{always, "--domain-needed", "--local=/" + Domain + "/"}
 	for _, a := range z.Addresses {
 		o = append(o, "--listen-address="+a.String())
 	}
 	if z.Alone {
 		o = append(o, "--no-resolv")
 	}
-	return strings.Join(o, " ")
-}
-
-// hosts are the names of a zone, in the form of /etc/hosts.
-func (z Zone) hosts() string {
 	var b strings.Builder
 	for _, h := range z.Hosts {
 		for _, a := range h.Addresses {
 			fmt.Fprintf(&b, "%s %s.%s %s\n", a, h.Name, Domain, h.Name)
 		}
 	}
-	return b.String()
+	return task{strings.Join(o, " "), hostsFile, b.String(), []uintptr{unix.CAP_NET_BIND_SERVICE}}
+}
+
+// dhcp is what the process is told that answers by DHCP: those that it knows, with what they
+// have for good. It takes no name from anybody, keeps no file, and asks no container whether
+// an address is free. In a network that is alone it names no router.
+func (z Zone) dhcp() task {
+	o := []string{always, "--port=0", "--interface=" + z.Bridge, "--except-interface=lo", "--leasefile-ro", "--no-ping",
+		"--dhcp-ignore-names", "--dhcp-authoritative", "--dhcp-broadcast", "--domain=" + Domain, "--dhcp-option=option:dns-server,0.0.0.0"}
+	for _, a := range z.Addresses {
+		if a.Is4() {
+			o = append(o, "--dhcp-range="+a.String()+",static")
+		}
+	}
+	if z.Alone {
+		o = append(o, "--dhcp-option=option:router")
+	}
+	var b strings.Builder
+	for _, l := range z.Leases {
+		fmt.Fprintf(&b, "%s,%s,infinite\n", l.MAC, l.Address)
+	}
+	return task{strings.Join(o, " "), leasesFile, b.String(), []uintptr{unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_ADMIN}}
 }
 
 // server is one process, which is started again when it ends.
 type server struct {
-	options string
-	hosts   string
-	stop    context.CancelFunc
-	ended   chan struct{}
+	task  task // its text is that of [Servers]
+	stop  context.CancelFunc
+	ended chan struct{}
 
 	mu      sync.Mutex
 	process *os.Process // nil while there is none, or has said nothing
@@ -274,18 +318,45 @@ func (s *Servers) keep(ctx context.Context, bridge string, p *server) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for {
+		if p.task.file == leasesFile && !addressed(ctx, bridge) {
+			return
+		}
 		err := s.once(ctx, bridge, p)
 		if ctx.Err() != nil {
 			return
 		}
 		pause := p.failed(err)
-		s.log.Warn("the process that serves the names of a network has ended; it is started again", "bridge", bridge, "pause", pause, "error", err)
+		s.log.Warn("the process that serves the "+p.task.file+" of a network has ended; it is started again", "bridge", bridge, "pause", pause, "error", err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// addressed waits until a device is there and has an address of IPv4, and reports whether it
+// has: a server of DHCP that begins before listens at all devices, and is never bound to that
+// one.
+func addressed(ctx context.Context, device string) bool {
+	for !hasAddress(device) {
+		select {
+		case <-time.After(firstPause):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+func hasAddress(device string) bool {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	i, err := unix.NewIfreq(device)
+	return err == nil && unix.IoctlIfreq(fd, unix.SIOCGIFADDR, i) == nil
 }
 
 // failed notes the end of a process, and returns the pause before the next.
@@ -302,14 +373,15 @@ func (p *server) failed(err error) time.Duration {
 
 // once runs a process to its end.
 func (s *Servers) once(ctx context.Context, bridge string, p *server) error {
-	args := append(strings.Fields(p.options), "--addn-hosts="+filepath.Join(s.dir, bridge, hostsFile))
+	file := map[string]string{hostsFile: "--addn-hosts=", leasesFile: "--dhcp-hostsfile="}[p.task.file] + filepath.Join(s.dir, bridge, p.task.file)
+	args := append(strings.Fields(p.task.options), file)
 	cmd := exec.CommandContext(ctx, s.program, args...)
 	words := &words{}
 	cmd.Stdout, cmd.Stderr = words, words
 	// It has a process for each TCP connection. They end with the first of their namespace.
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWPID,
-		Credential: s.as, AmbientCaps: []uintptr{unix.CAP_NET_BIND_SERVICE},
+		Credential: s.as, AmbientCaps: p.task.powers,
 	}
 	// It speaks for the first time when it takes signals. What has changed before, it may
 	// have read or not.
