@@ -21,11 +21,26 @@ type Client struct {
 	mu   sync.Mutex
 	conn net.Conn
 	in   *bufio.Reader
+	asks Resort
+	seen Shown // when it was tested: nothing is held without it
 }
 
-// NewClient returns a client of the guard at a socket.
-func NewClient(path string, start func(ctx context.Context) error) *Client {
-	return &Client{path: path, start: start}
+// Resort is what a guard is to have at hand, while something is held, for a kill that fails.
+type Resort struct {
+	Watchdog string // the path of the device; empty for none
+	Reboot   bool   // it restarts the machine
+}
+
+// Shown is what a guard has of it.
+type Shown struct {
+	Watchdog Watchdog
+	Reboot   Reboot
+}
+
+// NewClient returns a client of the guard at a socket. The guard has at hand what is asked
+// for, as far as [SelfTest] has seen it.
+func NewClient(path string, asks Resort, start func(ctx context.Context) error) *Client {
+	return &Client{path: path, asks: asks, start: start}
 }
 
 // Held returns what the guard holds, which a former agent may have told it.
@@ -34,23 +49,51 @@ func (c *Client) Held(ctx context.Context) ([]Hold, error) {
 	return a.Holds, err
 }
 
-// Set replaces the table of the guard. When it returns nil the guard has it, and so has
-// the process that follows it.
-func (c *Client) Set(ctx context.Context, t Table) error {
+// Watchdog returns the watchdog as it is now.
+func (c *Client) Watchdog(ctx context.Context) (Watchdog, error) {
+	a, err := c.ask(ctx, []byte("\n"))
+	return a.Watchdog, err
+}
+
+// Set replaces what the guard holds. When it returns nil the guard has it, and so has the
+// process that follows it; and what was seen at the test is at hand.
+func (c *Client) Set(ctx context.Context, all []Hold) error {
+	_, err := c.set(ctx, all)
+	return err
+}
+
+func (c *Client) set(ctx context.Context, all []Hold) (Shown, error) {
+	c.mu.Lock()
+	t, seen := Table{Holds: all, Watchdog: c.asks.Watchdog, Reboot: c.asks.Reboot}, c.seen
+	c.mu.Unlock()
 	line, err := json.Marshal(t)
 	if err != nil {
-		return err
+		return Shown{}, err
 	}
 	a, err := c.ask(ctx, append(line, '\n'))
 	switch {
 	case err != nil:
-		return err
 	case a.Error != "":
-		return fmt.Errorf("the guard refuses the table: %s", a.Error)
+		err = fmt.Errorf("the guard refuses the table: %s", a.Error)
 	case !a.Follows:
-		return errors.New("the guard has no second process")
+		err = errors.New("the guard has no second process")
+	case seen.Watchdog.Armed && len(all) > 0 && !a.Watchdog.Armed:
+		err = fmt.Errorf("the watchdog %s is not armed, without which this host holds nothing: %s", t.Watchdog, a.Watchdog.Why())
+	case seen.Reboot.Ready && len(all) > 0 && !a.Reboot.Ready:
+		err = fmt.Errorf("this host holds nothing, because the guard can no longer restart it: %s", a.Reboot.Why())
 	}
-	return nil
+	return Shown{a.Watchdog, a.Reboot}, err
+}
+
+// judge takes what a test has shown. What was not there is not asked for any more.
+func (c *Client) judge(s Shown) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = s
+	if !s.Watchdog.Armed {
+		c.asks.Watchdog = ""
+	}
+	c.asks.Reboot = c.asks.Reboot && s.Reboot.Ready
 }
 
 // A guard that ends takes connections until it is gone, and resets them. Then it is asked

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/runner/supervise"
 )
@@ -64,12 +66,12 @@ func hold(id string, in time.Duration) Hold {
 func TestKillsAtTheDeadline(t *testing.T) {
 	k := newKiller(2)
 	g := run(t, k)
-	if err := g.Set(Table{[]Hold{hold("late", 1500*time.Millisecond), hold("soon", 20*time.Millisecond), hold("longer", time.Second)}}); err != nil {
+	if _, err := g.Set(Table{Holds: []Hold{hold("late", 1500*time.Millisecond), hold("soon", 20*time.Millisecond), hold("longer", time.Second)}}); err != nil {
 		t.Fatal(err)
 	}
 	later := g.state().Holds
 	later[2].UntilMS += time.Hour.Milliseconds()
-	if err := g.Set(Table{later}); err != nil {
+	if _, err := g.Set(Table{Holds: later}); err != nil {
 		t.Fatal(err)
 	}
 	if got := []string{<-k.dead, <-k.dead}; !slices.Equal(slices.Sorted(slices.Values(got)), []string{"group.late", "group.soon"}) {
@@ -90,22 +92,26 @@ func TestKillsAtTheDeadline(t *testing.T) {
 // TestTablesAreBounded: a table that cannot be held leaves the one before as it is.
 func TestTablesAreBounded(t *testing.T) {
 	g := New(newKiller(0).kill, slog.New(slog.DiscardHandler))
-	if err := g.Set(Table{[]Hold{hold("a", time.Hour)}}); err != nil {
+	if _, err := g.Set(Table{Holds: []Hold{hold("a", time.Hour)}}); err != nil {
 		t.Fatal(err)
 	}
 	for name, table := range map[string]Table{
-		"too many":    {slices.Repeat([]Hold{hold("b", time.Hour)}, MaxHolds+1)},
-		"no id":       {[]Hold{{Group: "g", UntilMS: 1}}},
-		"no group":    {[]Hold{{ID: "b", UntilMS: 1}}},
-		"no deadline": {[]Hold{{ID: "b", Group: "g"}}},
-		"a long name": {[]Hold{{ID: "b", Group: strings.Repeat("g", 256), UntilMS: 1}}},
+		"too many":    {Holds: slices.Repeat([]Hold{hold("b", time.Hour)}, MaxHolds+1)},
+		"no id":       {Holds: []Hold{{Group: "g", UntilMS: 1}}},
+		"no group":    {Holds: []Hold{{ID: "b", UntilMS: 1}}},
+		"no deadline": {Holds: []Hold{{ID: "b", Group: "g"}}},
+		"a long name": {Holds: []Hold{{ID: "b", Group: strings.Repeat("g", 256), UntilMS: 1}}},
+		"a long path": {Holds: []Hold{hold("b", time.Hour)}, Watchdog: strings.Repeat("w", 256)},
 	} {
-		if g.Set(table) == nil {
+		if _, err := g.Set(table); err == nil {
 			t.Errorf("%s was taken", name)
 		}
 	}
-	if g.take([]byte("{")) == nil || g.take(nil) != nil {
-		t.Error("half a table was taken, or a question was not")
+	if _, err := g.take([]byte("{")); err == nil {
+		t.Error("half a table was taken")
+	}
+	if _, err := g.take(nil); err != nil {
+		t.Errorf("a question was not taken: %v", err)
 	}
 	if s := g.state(); len(s.Holds) != 1 || s.Holds[0].ID != "a" {
 		t.Errorf("%+v", s)
@@ -129,6 +135,41 @@ func TestFollowerKillsWhenTheGuardIsGone(t *testing.T) {
 	}
 }
 
+// TestSecondProcessOutlivesFailures: a guard that ends because it holds nothing takes the
+// table away from its second process first. One that ends because it failed does not.
+func TestSecondProcessOutlivesFailures(t *testing.T) {
+	for name, c := range map[string]struct {
+		why  error
+		want int // tables
+	}{"idle": {ErrIdle, 2}, "failed": {errors.New("no socket any more"), 1}} {
+		t.Run(name, func(t *testing.T) {
+			pipe := filepath.Join(t.TempDir(), "pipe")
+			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g := New(newKiller(0).kill, slog.New(slog.DiscardHandler))
+			if _, err := g.Set(Table{Holds: []Hold{hold("a", time.Hour)}}); err != nil {
+				t.Fatal(err)
+			}
+			ctx, end := context.WithCancelCause(t.Context())
+			ended := make(chan error, 1)
+			go func() { // waited for below
+				ended <- g.Twin(ctx, []string{"sh", "-c", "exec cat >" + pipe}, func() error { end(c.why); return nil })
+			}()
+			got, err := os.ReadFile(pipe)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; !errors.Is(err, c.why) {
+				t.Error(err)
+			}
+			if strings.Count(string(got), "\n") != c.want {
+				t.Errorf("the second process was told\n%s", got)
+			}
+		})
+	}
+}
+
 // TestClient: a table that the client was told is there is held by the guard, and stays
 // there when the connection ends.
 func TestClient(t *testing.T) {
@@ -146,14 +187,14 @@ func TestClient(t *testing.T) {
 		return err
 	}
 	t.Cleanup(func() { cancel(); served.Wait() })
-	c := NewClient(path, start)
-	if err := c.Set(ctx, Table{[]Hold{hold("a", time.Hour)}}); err == nil || !strings.Contains(err.Error(), "no second process") {
+	c := NewClient(path, Resort{}, start)
+	if err := c.Set(ctx, []Hold{hold("a", time.Hour)}); err == nil || !strings.Contains(err.Error(), "no second process") {
 		t.Errorf("without a second process: %v", err)
 	}
 	g.mu.Lock()
 	g.twin = true
 	g.mu.Unlock()
-	if err := c.Set(ctx, Table{[]Hold{hold("b", time.Hour)}}); err != nil {
+	if err := c.Set(ctx, []Hold{hold("b", time.Hour)}); err != nil {
 		t.Error(err)
 	}
 	if err := c.Close(); err != nil {
@@ -162,7 +203,7 @@ func TestClient(t *testing.T) {
 	if all, err := c.Held(ctx); err != nil || len(all) != 1 || all[0].ID != "b" {
 		t.Errorf("%v, %v", all, err)
 	}
-	if err := c.Set(ctx, Table{[]Hold{{}}}); err == nil || !strings.Contains(err.Error(), "refuses") {
+	if err := c.Set(ctx, []Hold{{}}); err == nil || !strings.Contains(err.Error(), "refuses") {
 		t.Errorf("a table that cannot be held: %v", err)
 	}
 	if starts != 1 {
@@ -207,7 +248,7 @@ func TestGuardThatEnds(t *testing.T) {
 		}
 		_ = g.Serve(ctx, l)
 	})
-	c := NewClient(path, nil)
+	c := NewClient(path, Resort{}, nil)
 	if _, err := c.Held(ctx); err != nil {
 		t.Error(err)
 	}
@@ -260,13 +301,61 @@ func TestKillEndsAGroup(t *testing.T) {
 	}
 }
 
+// TestSettled: what a settled process has is in memory for good, and the kernel kills others
+// first when there is none left. It runs as a process of its own, so that this one stays as
+// it is.
+func TestSettled(t *testing.T) {
+	const settles = "HOSTLER_TEST_SETTLES"
+	if os.Getenv(settles) != "" {
+		settled := Settle()
+		score, err := os.ReadFile("/proc/self/oom_score_adj")
+		// Not every machine lets root of a container keep a process from being killed.
+		if err != nil || strings.TrimSpace(string(score)) != "-1000" && !errors.Is(settled, os.ErrPermission) {
+			t.Errorf("oom_score_adj is %q, %v: %v", score, err, settled)
+		}
+		before := lockedKiB(t)
+		later, err := unix.Mmap(-1, 0, 8<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after := lockedKiB(t); before == 0 || after < before+8<<10 {
+			t.Errorf("%d KiB are locked, and %d when it has 8 MiB more", before, after)
+		}
+		if err := unix.Munmap(later); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSettled$")
+	cmd.Env = append(os.Environ(), settles+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// lockedKiB is how much of this process is locked in memory.
+func lockedKiB(t *testing.T) (n int) {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmLck:")
+	if _, err := fmt.Sscanf(rest, "%d kB", &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // FuzzTake: whatever a connection sends, the guard holds a table within its bounds.
 func FuzzTake(f *testing.F) {
 	f.Add([]byte(`{"holds":[{"id":"a","group":"lxc.payload.web","until_ms":5}]}`))
 	f.Add([]byte(`{"holds":null}`))
+	f.Add([]byte(`{"holds":[{"id":"a","group":"g","until_ms":5}],"watchdog":"/dev/none"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		g := New(newKiller(0).kill, slog.New(slog.DiscardHandler))
-		_ = g.take(line)
+		g.dog.open = new(bowl).open // no device of this machine
+		_, _ = g.take(line)
 		for _, h := range g.state().Holds {
 			if h.ID == "" || h.Group == "" || h.UntilMS < 1 {
 				t.Errorf("%+v is held", h)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -173,10 +172,10 @@ func (g *Guard) follow(ctx context.Context, argv []string) (ended <-chan struct{
 		return nil, err
 	}
 	var mu sync.Mutex
-	tell := func(all []Hold) {
+	tell := func(t Table) {
 		mu.Lock()
 		defer mu.Unlock()
-		line, err := json.Marshal(Table{all})
+		line, err := json.Marshal(t)
 		if err == nil {
 			_, _ = in.Write(append(line, '\n')) // a process that cannot take it has ended, or ends
 		}
@@ -184,7 +183,7 @@ func (g *Guard) follow(ctx context.Context, argv []string) (ended <-chan struct{
 	done := make(chan struct{})
 	g.mu.Lock()
 	g.watch, g.twin = tell, true
-	now := slices.Clone(g.holds)
+	now := Table{Holds: slices.Clone(g.holds), Watchdog: g.device}
 	g.mu.Unlock()
 	tell(now)
 	go func() { // waited for by the reader of ended
@@ -194,14 +193,13 @@ func (g *Guard) follow(ctx context.Context, argv []string) (ended <-chan struct{
 		defer g.mu.Unlock()
 		g.twin = false
 	}()
-	context.AfterFunc(ctx, func() { closeQuietly(tell, in) })
+	context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), ErrIdle) {
+			tell(Table{}) // so that it ends without a kill
+		}
+		_ = in.Close()
+	})
 	return done, nil
-}
-
-// closeQuietly ends the second process without a kill.
-func closeQuietly(tell func([]Hold), in io.Closer) {
-	tell(nil)
-	_ = in.Close()
 }
 
 // Spawn starts a guard as a process of its own, in a session of its own, which outlives

@@ -108,9 +108,10 @@ type details struct {
 	StaticDir     string // of files that go with it
 	Pod           string
 	State         struct {
-		Status   string
-		PID      int `json:"Pid"`
-		ExitCode int
+		Status    string
+		PID       int `json:"Pid"`
+		ConmonPID int `json:"ConmonPid"` // of its monitor
+		ExitCode  int
 	}
 	Path   string // what runs in it, and its arguments
 	Args   []string

@@ -106,6 +106,22 @@ func (r *Runtime) Probe(ctx context.Context) error {
 	})
 }
 
+// Storage is the directory in which podman keeps the files of containers.
+func Storage(ctx context.Context, r *Runtime) (dir string, err error) {
+	err = r.do(ctx, "storage", "", r.cfg.Query, func(ctx context.Context) error {
+		var info struct {
+			Store struct{ GraphRoot string }
+		}
+		err := r.api.call(ctx, http.MethodGet, "/info", nil, nil, &info)
+		dir = info.Store.GraphRoot
+		if err == nil && !filepath.IsAbs(dir) {
+			err = fmt.Errorf("podman calls the directory of its files %q", dir)
+		}
+		return err
+	})
+	return dir, err
+}
+
 // Kind implements container.Runtime.
 func (r *Runtime) Kind() container.Kind { return container.KindPodman }
 
@@ -129,6 +145,9 @@ func (r *Runtime) List(ctx context.Context) (infos []container.Info, err error) 
 			case container.CheckReference(name) != nil:
 				continue // no order could name it
 			case l.Labels[labelCTID] != "":
+				if l.bury(ctx, r) {
+					l.State = "exited"
+				}
 				infos = append(infos, l.info())
 				continue
 			}

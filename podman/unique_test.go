@@ -5,7 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
@@ -41,6 +44,47 @@ func TestUniquePrepared(t *testing.T) {
 		}
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
 			t.Errorf("the permit is still there: %v", err)
+		}
+	}
+}
+
+// TestMonitorDies: a container whose monitor and first process are dead is stopped, and is
+// started again.
+func TestMonitorDies(t *testing.T) {
+	m := newMachine(t)
+	spec := m.specs()
+	spec.Unique = true
+	if err := m.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	for _, epoch := range []string{"1.2.3", "1.2.4"} {
+		info, err := m.StartOn(t.Context(), spec.Name, container.Terms{Epoch: epoch, UntilMS: 1 << 60})
+		if err != nil {
+			t.Fatal(err)
+		}
+		monitor, err := strconv.Atoi(m.service.Podman(t, "inspect", "--format", "{{.State.ConmonPid}}", spec.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pid := range []int{monitor, info.InitPID} {
+			fd, err := unix.PidfdOpen(pid, 0)
+			if err == nil {
+				err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000); n != 1 {
+				t.Fatalf("process %d lives: %v", pid, err)
+			}
+			unix.Close(fd)
+		}
+		all, err := m.List(t.Context())
+		if err != nil || len(all) != 1 || all[0].State != container.StateStopped {
+			t.Errorf("%+v, %v", all, err)
+		}
+		if info, err = m.Inspect(t.Context(), spec.Name); err != nil || info.State != container.StateStopped {
+			t.Errorf("podman takes it for %+v, %v", info, err)
 		}
 	}
 }
