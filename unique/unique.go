@@ -79,15 +79,26 @@ type SelfFence string
 const (
 	FenceNone     SelfFence = "none"     // nothing outlives the agent
 	FenceGuard    SelfFence = "guard"    // a process of its own, with the deadline
-	FenceWatchdog SelfFence = "watchdog" // the machine resets itself
+	FenceReboot   SelfFence = "reboot"   // that process, which restarts the machine if a kill fails
+	FenceWatchdog SelfFence = "watchdog" // the machine resets itself, also when that process is dead
+)
+
+// RebootTime and ResetTime are within which time after the end of a grant a host is restarted
+// by its guard, and reset by its watchdog, if it has not killed what it holds. With a shorter
+// Timing.Kill they prove nothing.
+const (
+	RebootTime = 12 * time.Second
+	ResetTime  = 15 * time.Second
 )
 
 func (s SelfFence) level() int {
 	switch s {
 	case FenceGuard:
 		return 1
-	case FenceWatchdog:
+	case FenceReboot:
 		return 2
+	case FenceWatchdog:
+		return 3
 	}
 	return 0
 }
@@ -197,6 +208,9 @@ func (v View) lost(h Holder) bool {
 // Decide moves one workload. changed tells that it is to be stored, before any grant or
 // order follows from it.
 func Decide(w Workload, h Holder, v View) (_ Workload, changed bool) {
+	if w.Phase == Held && !w.Leaves() && !h.Off && !h.Confirmed && !v.lost(h) {
+		return w, false // as nearly always
+	}
 	if h.Maintenance || h.Blocked || v.Settling() {
 		return w, false
 	}
@@ -246,7 +260,7 @@ func Proof(w Workload, h Holder, v View) (proof, why string) {
 	case h.Unsure:
 		return "", "a coordinator that the owners took out may still grant leases to host " + host + ", which has not confirmed the new ring: fence it, or confirm that it is off"
 	case !h.Fence.AtLeast(v.Min):
-		return "", fmt.Sprintf("host %s kills nothing when its agent is dead (self-fence %s, want %s): fence it, or confirm that it is off", host, h.Fence.word(), v.Min)
+		return "", fmt.Sprintf("the end of the lease of host %s is no proof (self-fence %s, want %s): fence it, or confirm that it is off", host, h.Fence.word(), v.Min)
 	}
 	if at := v.TakeoverMS(h); v.NowMS < at {
 		return "", "the lease of host " + host + " may still be good"
@@ -317,17 +331,27 @@ func (w Workload) Anywhere() (ok bool, why string) {
 // that our own side is to be suspected: half of them, and three at least.
 func Vanished(there, gone int) bool { return gone >= 3 && 2*gone >= there }
 
+// Quiet reports whether our own side is to be suspected although no host is missed yet: of so
+// many hosts that were there, none was heard since newestMS (boot clock, ms), for half the
+// time of a lease. Each host sends a lease three times within that time, so one lease of each
+// host at least has not come. Without this rule an outage of ours could end unnoticed, and a
+// host that loses one more message than the others would be fenced.
+func Quiet(v View, there int, newestMS int64) bool {
+	return there >= 3 && 2*(v.NowMS-max(newestMS, v.StartedMS)) >= v.Timing.TTL.Milliseconds()
+}
+
 // Suspicion remembers that our own side was suspected. The zero value is that it never was.
 type Suspicion struct {
 	ever bool
 	atMS int64
 }
 
-// Ours reports whether our own side is to be suspected: since so many hosts went at once,
-// and for one takeover time after the last moment at which that was so. Hosts come back one
-// by one, and those that have not yet are not lost.
-func (s *Suspicion) Ours(v View, there, gone int) bool {
-	if Vanished(there, gone) {
+// Ours reports whether our own side is to be suspected: since so many hosts went at once, or
+// no host was heard since newestMS for too long, and for one takeover time after the last
+// moment at which that was so. Hosts come back one by one, and those that have not yet are
+// not lost.
+func (s *Suspicion) Ours(v View, there, gone int, newestMS int64) bool {
+	if Vanished(there, gone) || Quiet(v, there, newestMS) {
 		s.ever, s.atMS = true, v.NowMS
 	}
 	return s.ever && v.NowMS-s.atMS < v.Timing.Takeover().Milliseconds()

@@ -161,6 +161,13 @@ func TestMoves(t *testing.T) {
 	}
 }
 
+// TestWatchdogsAreInTime: the default times count on a watchdog.
+func TestWatchdogsAreInTime(t *testing.T) {
+	if kill := Default().Kill; ResetTime > kill {
+		t.Errorf("a watchdog resets within %s, and a host has %s to kill", ResetTime, kill)
+	}
+}
+
 func TestVanished(t *testing.T) {
 	for _, c := range []struct {
 		there, gone int
@@ -169,6 +176,32 @@ func TestVanished(t *testing.T) {
 		if got := Vanished(c.there, c.gone); got != c.want {
 			t.Errorf("%d of %d: %v", c.gone, c.there, got)
 		}
+	}
+}
+
+// TestQuiet: an outage of our own is suspected when no host was heard for half a lease, be it
+// that none is missed yet; not where two hosts are silent, which may be by chance, nor at once
+// after a start.
+func TestQuiet(t *testing.T) {
+	timing := Default()
+	half := timing.TTL.Milliseconds() / 2
+	for _, c := range []struct {
+		there            int
+		now, newest, was int64
+		want             bool
+	}{{3, 1_000_000 + half, 1_000_000, 0, true}, {3, 1_000_000 + half - 1, 1_000_000, 0, false}, {2, 2_000_000, 1_000_000, 0, false},
+		{9, 1_000_000, 0, 999_000, false}, {9, 1_000_000 + half, 0, 1_000_000, true}} {
+		if got := Quiet(View{Timing: timing, NowMS: c.now, StartedMS: c.was}, c.there, c.newest); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
+	}
+	var s Suspicion
+	v := View{Timing: timing, NowMS: half}
+	if !s.Ours(v, 3, 0, 0) {
+		t.Error("it is not suspected")
+	}
+	if v.NowMS += half; !s.Ours(v, 3, 0, v.NowMS) { // a host that lost one message more than the others is missed now
+		t.Error("it is not suspected any more when the first host is back")
 	}
 }
 
@@ -183,7 +216,7 @@ func TestSuspicionLasts(t *testing.T) {
 		want        bool
 	}{{0, 6, 2, false}, {10, 6, 3, true}, {20, 6, 6, true}, {21, 6, 2, true}, {137, 6, 0, true}, {138, 6, 0, false}, {139, 6, 2, false}} {
 		v.NowMS = c.atS * 1000
-		if got := s.Ours(v, c.there, c.gone); got != c.want {
+		if got := s.Ours(v, c.there, c.gone, v.NowMS); got != c.want {
 			t.Errorf("at %d s with %d of %d gone: %v", c.atS, c.gone, c.there, got)
 		}
 	}
