@@ -64,8 +64,12 @@ type Target struct {
 // Device is a fence device: a program of fence-agents, what it is told, and the hosts
 // that it can switch off.
 type Device struct {
-	Name    string            `json:"name"`
-	Agent   string            `json:"agent"` // the program, such as fence_ipmilan
+	Name  string `json:"name"`
+	Agent string `json:"agent"` // the program, such as fence_ipmilan
+	// Via is the host that asks the device, because the coordinator does not reach it. That
+	// host knows what the device is told: Params and Secrets are empty then. Empty: the
+	// coordinator asks it.
+	Via     protocol.HostID   `json:"via,omitempty"`
 	Params  map[string]string `json:"params,omitempty"`
 	Secrets map[string]string `json:"secrets,omitempty"` // parameter → name of the file that holds its value
 	Targets []Target          `json:"targets"`
@@ -111,6 +115,14 @@ func harmful(plain string) bool {
 	return strings.HasSuffix(plain, "_script") || strings.HasSuffix(plain, "_path")
 }
 
+// CheckName refuses what is not the name of a device.
+func CheckName(name string) error {
+	if !nameForm.MatchString(name) {
+		return errors.New("the name is not made of up to 63 small letters, digits, dots and hyphens")
+	}
+	return nil
+}
+
 // CheckAgent refuses what is not the name of a program of fence-agents.
 func CheckAgent(name string) error {
 	if !agentForm.MatchString(name) {
@@ -148,12 +160,25 @@ func CheckPlug(plug string) error {
 	return nil
 }
 
+// CheckVia refuses a device that the host which asks it could not ask: it needs no answer
+// of that host.
+func (d *Device) CheckVia() error {
+	switch {
+	case d.Via == "":
+		return nil
+	case len(d.Params)+len(d.Secrets) > 0:
+		return fmt.Errorf("host %s asks the device, and knows what it is told: write the parameters and secrets into %s.toml there", d.Via, d.Name)
+	}
+	if _, itself := d.Target(d.Via); itself {
+		return fmt.Errorf("host %s cannot switch itself off: let another host ask the device", d.Via)
+	}
+	return nil
+}
+
 // Check refuses a device that cannot work, and fills in what is not said.
 func (d *Device) Check() error {
 	d.Tries, d.TryMS = cmp.Or(d.Tries, DefaultTries), cmp.Or(d.TryMS, DefaultTry.Milliseconds())
 	switch {
-	case !nameForm.MatchString(d.Name):
-		return errors.New("the name is not made of up to 63 small letters, digits, dots and hyphens")
 	case len(d.Params)+len(d.Secrets) > maxParams:
 		return fmt.Errorf("there are more than %d parameters", maxParams)
 	case len(d.Targets) < 1 || len(d.Targets) > MaxTargets:
@@ -165,7 +190,7 @@ func (d *Device) Check() error {
 	case d.TryMS < 1000 || d.TryMS > (10*time.Minute).Milliseconds():
 		return errors.New("a try may take 1s to 10m")
 	}
-	if err := CheckAgent(d.Agent); err != nil {
+	if err := cmp.Or(CheckName(d.Name), CheckAgent(d.Agent), d.CheckVia()); err != nil {
 		return err
 	}
 	seen := make(map[string]bool)

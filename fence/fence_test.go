@@ -269,6 +269,22 @@ func TestOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// TestMoot: what has changed since a fence was decided stops it, but not that of a person.
+func TestMoot(t *testing.T) {
+	for _, c := range []struct {
+		cause              Cause
+		heard, maintenance bool
+		want               string
+	}{
+		{CauseLost, false, false, ""}, {CauseLost, true, false, "the host is heard again"}, {CauseLost, false, true, "the host is in maintenance"},
+		{CauseStop, true, false, ""}, {CauseStop, true, true, "the host is in maintenance"}, {CausePerson, true, true, ""},
+	} {
+		if got := Moot(Op{Cause: c.cause}, c.heard, c.maintenance); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
 func TestMerged(t *testing.T) {
 	ops := []Op{{ID: "1", Host: "a", Action: ActionOff, State: Done, Proof: "x", EndedMS: 50_000}, {ID: "2", Host: "b", Action: ActionOff, State: Sending}}
 	for _, c := range []struct {

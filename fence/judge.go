@@ -237,6 +237,19 @@ func spared(d Verdict, v View) string {
 	return ""
 }
 
+// Moot says why an off that was decided is not sent any more; empty if it is. heard tells that
+// the host is heard again. What a person has asked for is sent.
+func Moot(o Op, heard, maintenance bool) string {
+	switch {
+	case o.Cause == CausePerson:
+	case maintenance:
+		return "the host is in maintenance"
+	case o.Cause == CauseLost && heard:
+		return "the host is heard again"
+	}
+	return ""
+}
+
 // Same returns the operation, of those with the newest first, that a new request for a host is merged with: one for the
 // same that is under way, or that was done within the tolerance and still holds.
 func Same(ops []Op, host protocol.HostID, action Action, tolerance time.Duration, nowMS int64) (Op, bool) {

@@ -52,12 +52,22 @@ func (f *fencer) plan(host protocol.HostID) []fence.Step {
 
 // closed reports whether a host is granted nothing.
 func (f *fencer) closed(host protocol.HostID) bool {
-	return slices.ContainsFunc(f.ops, func(o fence.Op) bool { return o.Host == host && o.Closes() })
+	for i := range f.ops {
+		if f.ops[i].Host == host && f.ops[i].Closes() {
+			return true
+		}
+	}
+	return false
 }
 
 // off reports whether a host was shown to be off.
 func (f *fencer) off(host protocol.HostID) bool {
-	return slices.ContainsFunc(f.ops, func(o fence.Op) bool { return o.Host == host && o.Off() })
+	for i := range f.ops {
+		if f.ops[i].Host == host && f.ops[i].Off() {
+			return true
+		}
+	}
+	return false
 }
 
 // restart finishes what a process before has left.
@@ -105,28 +115,30 @@ func (f *fencer) look(v unique.View) {
 // suspects are the hosts that may run what is withheld from them.
 func (f *fencer) suspects(v unique.View) (all []fence.Host) {
 	for _, x := range f.hosts {
-		silent := v.NowMS - max(f.heardMS[x], v.StartedMS)
+		k := &f.known[x.n]
+		silent := v.NowMS - max(k.heardMS, v.StartedMS)
 		h := fence.Host{
 			ID: x.id, Lost: silent >= f.Timing.TTL.Milliseconds(), Silent: time.Duration(silent) * time.Millisecond, Maintenance: x.maintenance,
-			Pinned: x.Pinned, Device: len(f.plan(x.id)) > 0,
+			Pinned: x.Pinned, Site: x.Site,
 		}
-		for _, w := range f.all {
-			if w.Host != x.id || w.Phase == unique.Free || w.Phase == unique.Held && !h.Lost {
+		for i, w := range f.all {
+			if f.where[i] != x || w.Phase == unique.Free || w.Phase == unique.Held && !h.Lost {
 				continue
 			}
-			holder := f.holder(w, x)
+			holder := f.holder(i, x)
 			proof, why := unique.Proof(*w, holder, v)
 			if proof != "" {
 				continue
 			}
 			name := string(w.Name)
-			runs := f.told[x] == nil || f.told[x][name]
+			runs := k.told == nil || k.told[i] == running
 			h.Work = append(h.Work, fence.Work{
 				CTID: name, Name: name, Why: why, ByLease: unique.ByLease(*w, holder, v), Runs: runs,
-				Stuck: !h.Lost && w.Phase == unique.Withheld && runs && v.NowMS-max(f.shut[name], v.StartedMS) > v.Timing.Takeover().Milliseconds(),
+				Stuck: !h.Lost && w.Phase == unique.Withheld && runs && v.NowMS-max(f.shut[i], v.StartedMS) > v.Timing.Takeover().Milliseconds(),
 			})
 		}
 		if len(h.Work) > 0 {
+			h.Device = len(f.plan(x.id)) > 0
 			all = append(all, h)
 		}
 	}
@@ -139,7 +151,7 @@ func (f *fencer) begin(d fence.Verdict) {
 	f.report.Fences++
 	f.log("coordinator: %s is fenced: %s", d.Host, d.Evidence[0])
 	f.watch.begun(d, f)
-	o := fence.Op{ID: string(d.Host) + "/" + time.Duration(f.now*int64(time.Millisecond)).String(), Host: d.Host, Action: f.Fencing.Action, Cause: d.Cause, Evidence: d.Evidence, Work: d.Work, Steps: f.plan(d.Host)}
+	o := fence.Op{ID: string(d.Host) + "/" + time.Duration(f.now*int64(time.Millisecond)).String(), Host: d.Host, Site: d.Site, Action: f.Fencing.Action, Cause: d.Cause, Evidence: d.Evidence, Work: d.Work, Steps: f.plan(d.Host)}
 	f.carry(o.Begin(f.now, f.rand.Float64()))
 }
 
@@ -159,8 +171,8 @@ func (f *fencer) carry(o fence.Op, next fence.Effect) {
 		f.ask(o, next.Run, f.now, again)
 	case next.Wait > 0:
 		f.in(next.Wait.Milliseconds(), again(func() {
-			if f.recovered(o) {
-				f.store(o.GiveUp(f.now, "the host is heard again"))
+			if why := f.moot(o); why != "" {
+				f.store(o.GiveUp(f.now, why))
 				return
 			}
 			f.carry(o.Waited(f.now))
@@ -171,6 +183,9 @@ func (f *fencer) carry(o fence.Op, next fence.Effect) {
 func (f *fencer) store(o fence.Op) {
 	i := slices.IndexFunc(f.ops, func(x fence.Op) bool { return x.ID == o.ID })
 	said := 0
+	if o.Proof != "" && (i < 0 || f.ops[i].Proof == "") {
+		f.watch.proved(o)
+	}
 	if i < 0 {
 		f.ops = append(f.ops, o)
 	} else {
@@ -181,10 +196,11 @@ func (f *fencer) store(o fence.Op) {
 	}
 }
 
-// recovered reports whether nothing has to be sent any more.
-func (f *fencer) recovered(o fence.Op) bool {
-	at := f.heardMS[f.byName[o.Host]]
-	return o.Cause == fence.CauseLost && at > 0 && f.now-at < f.Timing.TTL.Milliseconds()
+// moot says why nothing has to be sent any more.
+func (f *fencer) moot(o fence.Op) string {
+	x := f.byName[o.Host]
+	at := f.known[x.n].heardMS
+	return fence.Moot(o, at > 0 && f.now-at < f.Timing.TTL.Milliseconds(), x.maintenance)
 }
 
 // ask has the device of a step asked, one question after the other.
@@ -197,8 +213,8 @@ func (f *fencer) ask(o fence.Op, verb fence.Verb, began int64, again func(func()
 		return
 	}
 	if verb == fence.Off {
-		if !f.lateOff && f.recovered(o) {
-			f.store(o.GiveUp(f.now, "the host is heard again"))
+		if why := f.moot(o); why != "" && !f.lateOff {
+			f.store(o.GiveUp(f.now, why))
 			return
 		}
 		if late := time.Duration(f.now-began) * time.Millisecond; !f.lateOff && late > stale {
@@ -217,7 +233,8 @@ func (f *fencer) ask(o fence.Op, verb fence.Verb, began int64, again func(func()
 func (f *fencer) audit() {
 	term := f.term
 	heard := func(x *host) bool {
-		return f.on && f.term == term && f.heardMS[x] > 0 && f.now-f.heardMS[x] < f.Timing.TTL.Milliseconds()
+		at := f.known[x.n].heardMS
+		return f.on && f.term == term && at > 0 && f.now-at < f.Timing.TTL.Milliseconds()
 	}
 	for _, d := range f.devices {
 		for i := range d.known.Targets {
@@ -248,7 +265,7 @@ func (f *fencer) letIn() {
 			continue
 		}
 		x := f.byName[o.Host]
-		at := f.heardMS[x]
+		at := f.known[x.n].heardMS
 		switch {
 		case at == 0 || f.now-at >= f.Timing.TTL.Milliseconds():
 			delete(f.back, x)
@@ -256,11 +273,7 @@ func (f *fencer) letIn() {
 			f.back[x] = f.now
 		}
 		since := f.back[x]
-		runs := false
-		for _, r := range f.told[x] {
-			runs = runs || r
-		}
-		if since == 0 || runs || f.now-since < f.Fencing.Reconnect.Milliseconds() || f.Fencing.Unfence == "manual" {
+		if since == 0 || slices.Contains(f.known[x.n].told, running) || f.now-since < f.Fencing.Reconnect.Milliseconds() || f.Fencing.Unfence == "manual" {
 			continue
 		}
 		o.ReturnedMS = f.now

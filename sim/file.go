@@ -27,8 +27,8 @@ const (
 //	lease [ttl=90s] [kill=15s] [drift=10] [margin=10s] [takeover=2m]
 //	network [loss=5%] [latency=200ms]
 //	seed N
-//	host NAME [cpu=400%] [memory=8GiB] [fence=none|guard|watchdog] [drift=5] [latency=1s] [pausable] [pinned]
-//	workload NAME [on=HOST] [cpu=100%] [memory=1GiB] [priority=N] [data=none|shared|local|backup] [keep]
+//	host NAME [cpu=400%] [memory=8GiB] [fence=none|guard|reboot|watchdog] [drift=5] [latency=1s] [site=NAME] [pausable] [pinned]
+//	workload NAME [on=HOST] [cpu=100%] [memory=1GiB] [priority=N] [data=none|shared|local|backup] [after=WORKLOAD,WORKLOAD] [keep]
 //	fence [first=auto|lease|device] [action=reboot|off] [grace=10s] [per-hour=3] [reconnect=30s] [unfence=auto|manual] [witness]
 //	device NAME hosts=HOST,HOST [level=1] [tries=2] [try=60s] [delay=0s] [no-status]
 //	at TIME FAULT [HOST|DEVICE] [for TIME]
@@ -38,7 +38,7 @@ const (
 // Drift is in thousandths of the clock's rate; that of a host may be negative. An error
 // names the line and what would be right.
 func Parse(r io.Reader) (World, error) {
-	w := World{Seed: 1, Timing: unique.Default(), Min: unique.FenceGuard, Latency: 50 * time.Millisecond, Fencing: fence.DefaultPolicy()}
+	w := World{Seed: 1, Timing: unique.Default(), Min: unique.FenceReboot, Latency: 50 * time.Millisecond, Fencing: fence.DefaultPolicy()}
 	lines := bufio.NewScanner(io.LimitReader(r, maxFile+1))
 	number, size := 0, 0
 	for lines.Scan() {
@@ -88,13 +88,13 @@ func (w *World) line(word string, rest []string) (err error) {
 	case "network":
 		return options(rest, map[string]func(string) error{"loss": into(&w.Loss, share), "latency": into(&w.Latency, moment)})
 	case "host":
-		h := Host{Has: placement.Size{CPU: 4000, Memory: 8 << 30}, Fence: unique.FenceGuard}
+		h := Host{Has: placement.Size{CPU: 4000, Memory: 8 << 30}, Fence: unique.FenceReboot}
 		if h.Name, rest, err = name(word, rest); err != nil {
 			return err
 		}
 		err = options(rest, map[string]func(string) error{
 			"cpu": into(&h.Has.CPU, percent), "memory": into(&h.Has.Memory, bytes), "drift": into(&h.DriftPermille, whole), "latency": into(&h.Latency, moment),
-			"fence": into(&h.Fence, oneOf(unique.FenceNone, unique.FenceGuard, unique.FenceWatchdog)), "pausable": alone(&h.Pausable), "pinned": alone(&h.Pinned),
+			"fence": into(&h.Fence, oneOf(unique.FenceNone, unique.FenceGuard, unique.FenceReboot, unique.FenceWatchdog)), "pausable": alone(&h.Pausable), "pinned": alone(&h.Pinned), "site": into(&h.Site, func(s string) (string, error) { return s, nil }),
 		})
 		w.Hosts = append(w.Hosts, h)
 		return err
@@ -111,7 +111,7 @@ func (w *World) line(word string, rest []string) (err error) {
 			return err
 		}
 		err = options(rest, map[string]func(string) error{
-			"hosts": into(&d.Hosts, func(s string) ([]string, error) { return strings.Split(s, ","), nil }), "level": into(&d.Level, small), "tries": into(&d.Tries, small),
+			"hosts": into(&d.Hosts, listed), "level": into(&d.Level, small), "tries": into(&d.Tries, small),
 			"try": into(&d.Try, moment), "delay": into(&d.Delay, moment), "no-status": alone(&d.NoStatus),
 		})
 		w.Devices = append(w.Devices, d)
@@ -123,8 +123,8 @@ func (w *World) line(word string, rest []string) (err error) {
 		}
 		err = options(rest, map[string]func(string) error{
 			"on": into(&x.On, func(s string) (string, error) { return s, nil }), "cpu": into(&x.Size.CPU, percent), "memory": into(&x.Size.Memory, bytes),
-			"priority": into(&x.Priority, small),
-			"data":     into(&x.Data, oneOf(unique.DataNone, unique.DataShared, unique.DataLocal, unique.DataBackup)), "keep": alone(&x.Keeps),
+			"priority": into(&x.Priority, small), "after": into(&x.After, listed),
+			"data": into(&x.Data, oneOf(unique.DataNone, unique.DataShared, unique.DataLocal, unique.DataBackup)), "keep": alone(&x.Keeps),
 		})
 		w.Workloads = append(w.Workloads, x)
 		return err
@@ -217,12 +217,15 @@ func (w *World) check() error {
 			return fmt.Errorf("host %s: its clock drifts by %d thousandths, and no lease is safe beyond %d: set lease drift", h.Name, h.DriftPermille, w.Timing.DriftPermille)
 		}
 	}
-	names := make(map[string]bool)
+	workloads := make(map[string]bool)
 	for _, x := range w.Workloads {
-		if names[x.Name] || x.On != "" && !known[x.On] {
+		if workloads[x.Name] || x.On != "" && !known[x.On] {
 			return fmt.Errorf("workload %s stands there twice, or its host %q does not", x.Name, x.On)
 		}
-		names[x.Name] = true
+		workloads[x.Name] = true
+	}
+	if err := w.checkOrder(); err != nil {
+		return err
 	}
 	devices, err := w.checkDevices(known)
 	if err != nil {
@@ -234,8 +237,27 @@ func (w *World) check() error {
 			return fmt.Errorf("there is no device %q", f.Host)
 		case !device && f.Host != "" && !known[f.Host]:
 			return fmt.Errorf("there is no host %q", f.Host)
-		case f.Kind == Move && !names[f.Workload]:
+		case f.Kind == Move && !workloads[f.Workload]:
 			return fmt.Errorf("there is no workload %q", f.Workload)
+		}
+	}
+	return nil
+}
+
+// checkOrder refuses workloads that would never start.
+func (w *World) checkOrder() error {
+	after := make(map[string][]string)
+	for _, x := range w.Workloads {
+		after[x.Name] = x.After
+	}
+	for _, x := range w.Workloads {
+		for _, other := range x.After {
+			if _, there := after[other]; !there {
+				return fmt.Errorf("workload %s: there is no workload %q after which it could start", x.Name, other)
+			}
+		}
+		if circle := placement.Circle(x.Name, after); circle != nil {
+			return fmt.Errorf("none of these workloads would ever start: %s", strings.Join(circle, " starts after "))
 		}
 	}
 	return nil
@@ -301,6 +323,9 @@ func into[T any](to *T, read func(string) (T, error)) func(string) error {
 		return err
 	}
 }
+
+// listed reads a list.
+func listed(s string) ([]string, error) { return strings.Split(s, ","), nil }
 
 func alone(to *bool) func(string) error {
 	return func(s string) error {

@@ -9,6 +9,7 @@ import (
 type host struct {
 	*play
 	Host
+	n  int // its place among the hosts
 	id protocol.HostID
 
 	on, paused, cut, unkillable, maintenance bool
@@ -20,12 +21,11 @@ type host struct {
 	boots                                    int  // counts boots, and pauses: older deadlines are void
 	base, since                              int64
 
-	sent  map[int]int64 // boot clock at which each lease of this process was sent
-	lease int
-	grant grant             // the newest
-	until int64             // boot clock
-	kept  map[string]uint64 // highest epoch of each workload, on the disk
-	runs  map[string]*process
+	sent  []int64  // boot clock at which each lease of this process was sent, from the first
+	grant grant    // the newest
+	until int64    // boot clock
+	kept  []uint64 // highest epoch of each workload, on the disk
+	runs  []*process
 }
 
 // process is a workload that runs, with the end of the grant that lets it.
@@ -67,7 +67,7 @@ func (h *host) begin() {
 	}
 	h.agent, h.dead = true, false
 	h.inc++
-	h.sent, h.lease, h.grant, h.until = make(map[int]int64), 0, grant{}, 0
+	h.sent, h.grant, h.until = nil, grant{}, 0
 	h.chain++
 	h.ask(h.chain)
 }
@@ -76,8 +76,10 @@ func (h *host) powerOff() {
 	h.on, h.agent = false, false
 	h.inc++
 	h.boots++
-	for _, name := range names(h.runs) {
-		h.play.stopped(h, name, "the machine is off")
+	for w, x := range h.runs {
+		if x != nil {
+			h.play.stopped(h, w, "the machine is off")
+		}
 	}
 	clear(h.runs)
 }
@@ -91,8 +93,10 @@ func (h *host) resume() {
 		return // it was switched off meanwhile
 	}
 	h.paused, h.since = false, h.play.now
-	for _, name := range names(h.runs) {
-		h.watch(name, h.runs[name])
+	for w, x := range h.runs {
+		if x != nil {
+			h.watch(w, x)
+		}
 	}
 	h.chain++
 	h.ask(h.chain)
@@ -107,18 +111,26 @@ func (h *host) ask(chain int) {
 	if !h.agent {
 		return
 	}
-	h.lease++
-	inc, number, held := h.inc, h.lease, make(map[string]bool)
-	for name := range h.grant.names {
-		held[name] = h.runs[name] != nil
-	}
-	for name := range h.runs {
-		held[name] = true
-	}
-	h.sent[number] = h.clock()
-	took := h.grant.seq
+	h.sent = append(h.sent, h.clock())
+	inc, number, took := h.inc, len(h.sent), h.grant.seq
 	if !h.cut {
+		held := make([]holding, len(h.runs))
+		for w, x := range h.runs {
+			switch {
+			case x != nil:
+				held[w] = running
+			case h.grant.epoch(w) > 0:
+				held[w] = waiting
+			}
+		}
 		h.play.send(h, func() { h.play.head.heard(h, inc, number, held, took) })
+	}
+}
+
+// tell has a host tell what it has, at which time the observer learns.
+func (h *host) tell(inc int, arrived func(at int64)) {
+	if at := h.play.now; h.inc == inc && h.on && !h.paused && h.agent && !h.cut {
+		h.play.send(h, func() { arrived(at) })
 	}
 }
 
@@ -128,96 +140,119 @@ func (h *host) nudged() {
 	h.ask(h.chain)
 }
 
+// holding is what a host says of a workload.
+type holding uint8
+
+const (
+	waiting holding = iota + 1 // it may run there, and does not
+	running
+)
+
 // grant is what a coordinator lets a host hold.
 type grant struct {
-	seq   int
-	names map[string]uint64
+	seq    int
+	epochs []uint64 // of each workload; 0: it is not granted
+}
+
+// epoch is that of workload w; 0 if it is not granted.
+func (g *grant) epoch(w int) uint64 {
+	if g.epochs == nil {
+		return 0
+	}
+	return g.epochs[w]
 }
 
 // granted takes a grant that answers lease number of process inc.
 func (h *host) granted(inc, number int, g grant) {
-	at, ok := h.sent[number]
-	if h.inc != inc || !h.on || h.paused || !h.agent || !ok || g.seq <= h.grant.seq {
+	if h.inc != inc || !h.on || h.paused || !h.agent || g.seq <= h.grant.seq {
 		return
 	}
+	at := h.sent[number-1]
 	if h.fromReceipt {
 		at = h.clock()
 	}
 	h.grant, h.until = g, at+h.Timing.TTL.Milliseconds()
-	for _, name := range names(g.names) {
-		epoch := g.names[name]
-		if x := h.runs[name]; x != nil {
+	for w, epoch := range g.epochs {
+		if epoch == 0 {
+			continue
+		}
+		if x := h.runs[w]; x != nil {
 			if x.epoch == epoch {
 				x.until = h.until
 			}
 			continue
 		}
-		h.play.in(h.rand.Int64N(2000), func() { h.startOne(inc, name, epoch) }) // a start takes its time
+		h.play.in(h.rand.Int64N(2000), func() { h.startOne(inc, w, epoch) }) // a start takes its time
 	}
 }
 
 // mayRun is what a start asks: this workload and epoch, in the newest grant that is good.
-func (h *host) mayRun(name string, epoch uint64) bool {
-	return h.grant.names[name] == epoch && h.clock() < h.until && (epoch >= h.kept[name] || h.anyGrant)
+func (h *host) mayRun(w int, epoch uint64) bool {
+	return h.grant.epoch(w) == epoch && h.clock() < h.until && (epoch >= h.kept[w] || h.anyGrant)
 }
 
-func (h *host) startOne(inc int, name string, epoch uint64) {
-	if !h.on || h.inc != inc || h.runs[name] != nil {
+func (h *host) startOne(inc, w int, epoch uint64) {
+	if !h.on || h.inc != inc || h.runs[w] != nil {
 		return
 	}
 	if h.paused || !h.agent && !h.dead { // it goes on where it was
-		h.play.in(tick/5, func() { h.startOne(inc, name, epoch) })
+		h.play.in(tick/5, func() { h.startOne(inc, w, epoch) })
 		return
 	}
-	if h.dead || !h.noRecheck && !h.mayRun(name, epoch) {
+	if h.dead || !h.noRecheck && !h.mayRun(w, epoch) {
 		return
 	}
-	h.kept[name] = max(epoch, h.kept[name])
-	x := &process{epoch: epoch, until: h.until, keeps: h.head.keeps[name]}
-	h.runs[name] = x
-	h.play.ran(h, name, epoch)
-	h.watch(name, x)
+	h.kept[w] = max(epoch, h.kept[w])
+	x := &process{epoch: epoch, until: h.until, keeps: h.head.all[w].Keeps}
+	h.runs[w] = x
+	h.play.ran(h, w, epoch)
+	h.watch(w, x)
 }
 
 // watch kills a workload at the end of its grant: the agent, or the guard if the host has
 // one, which holds the same deadline.
-func (h *host) watch(name string, x *process) {
+func (h *host) watch(w int, x *process) {
 	boots := h.boots
 	h.play.in(h.real(x.until-h.clock()), func() {
 		switch {
-		case h.boots != boots || h.runs[name] != x || h.paused || x.keeps:
+		case h.boots != boots || h.runs[w] != x || h.paused || x.keeps:
 		case h.clock() < x.until:
-			h.watch(name, x)
+			h.watch(w, x)
 		case h.agent || h.Fence.AtLeast(unique.FenceGuard):
-			h.kill(name, x, boots)
+			h.kill(w, x, boots)
 		default: // nothing outlives the agent
-			h.play.in(tick, func() { h.watch(name, x) })
+			h.play.in(tick, func() { h.watch(w, x) })
 		}
 	})
 }
 
 // kill takes a while, at most the time that it may. What cannot be killed takes the
-// machine with it.
-func (h *host) kill(name string, x *process, boots int) {
+// machine with it, where its guard restarts the machine, and else lives on.
+func (h *host) kill(w int, x *process, boots int) {
 	h.play.in(h.real(h.rand.Int64N(h.Timing.Kill.Milliseconds()-1)), func() {
-		if h.boots != boots || h.runs[name] != x {
+		if h.boots != boots || h.runs[w] != x {
+			return
+		}
+		if h.unkillable && !h.Fence.AtLeast(unique.FenceReboot) {
+			h.play.log("%s cannot kill %s, and tries again", h.Name, h.names[w])
+			h.play.in(h.real(h.Timing.Kill.Milliseconds()), func() { h.watch(w, x) })
 			return
 		}
 		if h.unkillable {
-			h.play.log("%s cannot kill %s, and resets itself", h.Name, name)
+			h.play.log("%s cannot kill %s, and resets itself", h.Name, h.names[w])
 			h.powerOff()
 			h.play.in(h.real(h.Timing.TTL.Milliseconds()), h.power)
 			return
 		}
-		delete(h.runs, name)
-		h.play.stopped(h, name, "its lease has ended")
+		h.runs[w] = nil
+		h.play.stopped(h, w, "its lease has ended")
 	})
 }
 
 // stop ends a workload because the coordinator asks for it.
-func (h *host) stop(name string) {
-	if x := h.runs[name]; x != nil && h.on && h.agent && !h.paused && !h.unkillable {
-		delete(h.runs, name)
-		h.play.stopped(h, name, "it is to move")
+func (h *host) stop(w int) {
+	if x := h.runs[w]; x != nil && h.on && h.agent && !h.paused && !h.unkillable {
+		h.runs[w] = nil
+		h.play.stopped(h, w, "it is to move")
 	}
 }

@@ -10,9 +10,7 @@ package sim
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -46,6 +44,8 @@ type World struct {
 	Calm time.Duration
 	// Log is called with each line of what happens, in the order of time; nil for none.
 	Log func(at time.Duration, text string)
+	// Reached is called when the play comes to another second of its time; nil for none.
+	Reached func(at time.Duration)
 }
 
 // Host is a host of a world.
@@ -56,7 +56,8 @@ type Host struct {
 	// DriftPermille is how much faster its clock runs than real time, in thousandths.
 	DriftPermille int64
 	Pausable      bool
-	Pinned        bool // other work runs there, too
+	Pinned        bool   // other work runs there, too
+	Site          string // of one site, one host at a time is fenced
 	// Latency is the most that a message of or to it takes; 0 is that of the world.
 	Latency time.Duration
 }
@@ -69,6 +70,7 @@ type Workload struct {
 	Priority int
 	Keeps    bool
 	Data     unique.Data // default: none
+	After    []string    // workloads that are to run before it is placed
 }
 
 // FaultKind is what goes wrong.
@@ -137,6 +139,9 @@ type rules struct {
 	// noEcho and noWindow are mistakes of a coordinator: a lease from before the grants
 	// ended counts as proof, and nothing waits after a start.
 	noEcho, noWindow bool
+	// noTelling is another one: a host that is back is given work before it has told what
+	// it has.
+	noTelling bool
 	fencing
 }
 
@@ -159,10 +164,21 @@ type play struct {
 	watch  *watch
 	report Report
 
-	running map[string]map[*host]uint64 // by workload: where it runs, under which epoch
-	last    map[string]tenure           // where it ran last
-	ended   map[string]int64            // since when it runs nowhere
+	// names are those of the workloads, sorted: all else that is kept of a workload is kept
+	// under its place among them.
+	names  []string
+	really []reality
 }
+
+// reality is what really becomes of a workload.
+type reality struct {
+	on    []tenure // where it runs
+	last  tenure   // where it ran last
+	ended int64    // since when it runs nowhere; never: it runs, or has not run yet
+}
+
+// never is no time.
+const never = -1
 
 // tenure is a host that ran a workload under an epoch.
 type tenure struct {
@@ -177,24 +193,52 @@ type event struct {
 	do     func()
 }
 
+// events are a heap, the next one first. It is our own because that of the standard library
+// allocates for each event, and there are 10,000 of them in a play.
 type events []event
 
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
+func (e events) less(i, j int) bool {
 	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].number < e[j].number
 }
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	old := *e
-	x := old[len(old)-1]
-	*e = old[:len(old)-1]
-	return x
+
+func (e *events) push(x event) {
+	q := append(*e, x)
+	*e = q
+	for i := len(q) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !q.less(i, parent) {
+			return
+		}
+		q[i], q[parent] = q[parent], q[i]
+		i = parent
+	}
+}
+
+func (e *events) pop() event {
+	q := *e
+	first, n := q[0], len(q)-1
+	q[0], q[n] = q[n], event{}
+	q = q[:n]
+	*e = q
+	for i := 0; ; {
+		next := 2*i + 1
+		if next >= n {
+			return first
+		}
+		if next+1 < n && q.less(next+1, next) {
+			next++
+		}
+		if !q.less(next, i) {
+			return first
+		}
+		q[i], q[next] = q[next], q[i]
+		i = next
+	}
 }
 
 func (p *play) in(ms int64, do func()) {
 	p.number++
-	heap.Push(&p.queue, event{p.now + max(0, ms), p.number, do})
+	p.queue.push(event{p.now + max(0, ms), p.number, do})
 }
 
 func (p *play) log(format string, args ...any) {
@@ -215,12 +259,17 @@ const tick = 1000
 
 func run(w World, r rules) Report {
 	p := &play{
-		World: w, rules: r, rand: rand.New(rand.NewPCG(w.Seed, 1)), byName: make(map[protocol.HostID]*host),
-		running: make(map[string]map[*host]uint64), last: make(map[string]tenure), ended: make(map[string]int64),
+		World: w, rules: r, rand: rand.New(rand.NewPCG(w.Seed, 1)), byName: make(map[protocol.HostID]*host, len(w.Hosts)),
+		really: make([]reality, len(w.Workloads)), queue: make(events, 0, 256),
 	}
+	for i, x := range w.Workloads {
+		p.names = append(p.names, x.Name)
+		p.really[i].ended = never
+	}
+	slices.Sort(p.names)
 	p.report.Stopped = make(map[string]string)
 	for _, h := range w.Hosts {
-		x := &host{play: p, Host: h, id: protocol.HostID(h.Name), on: true, agent: true, kept: make(map[string]uint64), runs: make(map[string]*process)}
+		x := &host{play: p, Host: h, n: len(p.hosts), id: protocol.HostID(h.Name), on: true, agent: true, kept: make([]uint64, len(p.names)), runs: make([]*process, len(p.names))}
 		p.hosts = append(p.hosts, x)
 		p.byName[x.id] = x
 	}
@@ -237,60 +286,66 @@ func run(w World, r rules) Report {
 	}
 	p.head.start()
 	for len(p.queue) > 0 && p.queue[0].at <= w.Until.Milliseconds() {
-		e := heap.Pop(&p.queue).(event)
-		p.now = e.at
+		e := p.queue.pop()
+		p.reach(e.at)
 		p.report.Events++
 		e.do()
 	}
 	p.now = w.Until.Milliseconds()
-	for _, x := range p.head.all {
-		if len(p.running[string(x.Name)]) == 0 && !x.Stopped {
+	for i, x := range p.head.all {
+		if len(p.really[i].on) == 0 && !x.Stopped {
 			p.report.Stopped[string(x.Name)] = cmp.Or(x.Why, "host "+string(x.Host)+" has not started it")
 		}
-		p.report.Longest = max(p.report.Longest, p.away(string(x.Name)))
+		p.report.Longest = max(p.report.Longest, p.away(i))
 	}
 	return p.report
 }
 
-// away is for how long a workload has run nowhere.
-func (p *play) away(name string) time.Duration {
-	if since, ok := p.ended[name]; ok {
+// reach moves the time on.
+func (p *play) reach(now int64) {
+	if p.Reached != nil && now/1000 > p.now/1000 {
+		p.Reached(time.Duration(now) * time.Millisecond)
+	}
+	p.now = now
+}
+
+// away is for how long workload w has run nowhere.
+func (p *play) away(w int) time.Duration {
+	if since := p.really[w].ended; since != never {
 		return time.Duration(p.now-since) * time.Millisecond
 	}
 	return 0
 }
 
 // ran and stopped are the observer: real processes on real time.
-func (p *play) ran(h *host, name string, epoch uint64) {
-	p.report.Longest = max(p.report.Longest, p.away(name))
-	delete(p.ended, name)
-	all := p.running[name]
-	if all == nil {
-		all = make(map[*host]uint64)
-		p.running[name] = all
-	}
-	for _, o := range p.hosts {
-		if _, ok := all[o]; ok && o != h {
-			p.violated("%s runs on %s and on %s at one time", name, o.Name, h.Name)
+func (p *play) ran(h *host, w int, epoch uint64) {
+	p.report.Longest = max(p.report.Longest, p.away(w))
+	is, name := &p.really[w], p.names[w]
+	is.ended = never
+	p.watch.starts(h, w, epoch)
+	for _, o := range is.on {
+		if o.host != h {
+			p.violated("%s runs on %s and on %s at one time", name, o.host.Name, h.Name)
 		}
 	}
-	switch last := p.last[name]; {
+	switch last := is.last; {
 	case epoch < last.epoch:
 		p.violated("%s runs on %s under epoch %d, after epoch %d", name, h.Name, epoch, last.epoch)
 	case epoch == last.epoch && last.host != h:
 		p.violated("%s runs on %s under epoch %d, as it did on %s", name, h.Name, epoch, last.host.Name)
 	}
-	p.last[name] = tenure{h, epoch}
-	all[h] = epoch
+	is.last = tenure{h, epoch}
+	is.on = append(is.on, is.last)
 	p.log("%s starts %s under epoch %d", h.Name, name, epoch)
 }
 
-func (p *play) stopped(h *host, name, why string) {
-	delete(p.running[name], h)
-	if len(p.running[name]) == 0 {
-		p.ended[name] = p.now
+func (p *play) stopped(h *host, w int, why string) {
+	is := &p.really[w]
+	is.on = slices.DeleteFunc(is.on, func(t tenure) bool { return t.host == h })
+	if len(is.on) == 0 {
+		is.ended = p.now
 	}
-	p.log("%s ends %s: %s", h.Name, name, why)
+	p.log("%s ends %s: %s", h.Name, p.names[w], why)
 }
 
 // send delivers a message after a while, perhaps twice or never.
@@ -348,7 +403,9 @@ func (p *play) begin(f Fault) {
 	case Cut:
 		h.cut = true
 	case CutAll:
-		p.head.cut, p.watch.cutMS = true, p.now
+		if !p.head.cut { // else another one has not ended
+			p.head.cut, p.watch.cutMS = true, p.now
+		}
 	case PowerOff, OldDisk:
 		h.mains = true
 		h.powerOff()
@@ -378,7 +435,9 @@ func (p *play) end(f Fault) {
 	case Cut:
 		h.cut = false
 	case CutAll:
-		p.head.cut, p.watch.joined = false, p.now
+		if p.head.cut {
+			p.head.cut, p.watch.joined = false, p.now
+		}
 	case PowerOff, OldDisk:
 		if f.Kind == OldDisk {
 			clear(h.kept)
@@ -403,6 +462,3 @@ func (p *play) end(f Fault) {
 		p.fails(f, false)
 	}
 }
-
-// names lists the keys of a map in order.
-func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,141 +1,138 @@
 package sim
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/unique"
 )
 
 var (
 	seed   = flag.Uint64("seed", 1, "the first schedule that is played")
-	seeds  = flag.Int("seeds", 3000, "how many schedules are played")
+	seeds  = flag.Int("seeds", 6000, "how many schedules are played")
 	update = flag.Bool("update", false, "write the logs of testdata anew")
 )
 
-// brief are times as short as the inequality lets them be, so that a schedule is brief.
-func brief() unique.Timing {
-	return unique.Timing{TTL: 9 * time.Second, Kill: 1500 * time.Millisecond, DriftPermille: 10, Margin: 500 * time.Millisecond}
+// playAll plays schedules, and adds up what they came to. The first one that is wrong fails
+// the test.
+func playAll(t *testing.T, count int, draw func(uint64) World, wrong func(Report) string) (sum Report) {
+	t.Helper()
+	for n := *seed; n < *seed+uint64(count); n++ {
+		got := Run(draw(n))
+		if bad := wrong(got); bad != "" {
+			t.Fatalf("-seed %d -seeds 1: %s", n, bad)
+		}
+		sum.Takeovers, sum.Moves, sum.Fences = sum.Takeovers+got.Takeovers, sum.Moves+got.Moves, sum.Fences+got.Fences
+	}
+	return sum
 }
 
-// schedule draws a world: hosts with clocks that drift, workloads, and at least three
-// faults, all of which are over before the end.
-func schedule(seed uint64) World {
-	r := rand.New(rand.NewPCG(seed, 2))
-	w := World{Seed: seed, Timing: brief(), Min: unique.FenceGuard, Loss: r.IntN(100), Latency: time.Duration(10+r.IntN(300)) * time.Millisecond, Until: 150 * time.Second, Calm: 20 * time.Second}
-	for i := range 5 + r.IntN(3) {
-		h := Host{Name: fmt.Sprintf("h%d", i), Has: placement.Size{CPU: 8000, Memory: 8 << 30}, Fence: unique.FenceGuard, DriftPermille: r.Int64N(21) - 10}
-		if r.IntN(3) == 0 { // a slow link beside fast ones
-			h.Latency = time.Duration(1000+r.IntN(4000)) * time.Millisecond
-		}
-		switch r.IntN(6) {
-		case 0:
-			h.Fence = unique.FenceNone
-		case 1:
-			h.Pausable = true
-		}
-		w.Hosts = append(w.Hosts, h)
+// broken are the rules that a play broke.
+func broken(r Report) string {
+	if len(r.Violations) == 0 {
+		return ""
 	}
-	for i := range 20 {
-		x := Workload{Name: fmt.Sprintf("w%02d", i), On: w.Hosts[r.IntN(len(w.Hosts))].Name, Size: placement.Size{CPU: 500, Memory: 256 << 20}, Keeps: r.IntN(10) == 0}
-		if r.IntN(10) == 0 {
-			x.Data = unique.DataLocal
-		}
-		w.Workloads = append(w.Workloads, x)
-	}
-	kinds := []FaultKind{Cut, Cut, PowerOff, StopAgent, KillAgent, Unkillable, OldDisk, Restart, CutAll, Drain, Maintenance, Pause}
-	for range 3 + r.IntN(4) {
-		f := Fault{At: time.Duration(15_000+r.IntN(60_000)) * time.Millisecond, Kind: kinds[r.IntN(len(kinds))], Host: w.Hosts[r.IntN(len(w.Hosts))].Name, For: time.Duration(500+r.IntN(40_000)) * time.Millisecond}
-		if f.Kind == Pause { // no lease survives that of a host that is not declared
-			i := slices.IndexFunc(w.Hosts, func(h Host) bool { return h.Pausable })
-			if i < 0 {
-				f.Kind = Cut
-			} else {
-				f.Host = w.Hosts[i].Name
-			}
-		}
-		w.Faults = append(w.Faults, f)
-	}
-	for range r.IntN(4) { // often in the middle of a fault
-		w.Faults = append(w.Faults, Fault{At: time.Duration(10_000+r.IntN(80_000)) * time.Millisecond, Kind: Move, Workload: fmt.Sprintf("w%02d", r.IntN(20)), Host: w.Hosts[r.IntN(len(w.Hosts))].Name})
-	}
-	return w
+	return fmt.Sprint(r.Violations)
 }
 
 // TestNeverTwice plays schedules by chance, and holds each to what must never be. In the
 // end, when all faults are over, everything runs somewhere.
 func TestNeverTwice(t *testing.T) {
-	takeovers, moves := 0, 0
-	for i := range *seeds {
-		n := *seed + uint64(i)
-		w := schedule(n)
-		got := Run(w)
-		takeovers, moves = takeovers+got.Takeovers, moves+got.Moves
-		if len(got.Violations) > 0 {
-			t.Fatalf("-seed %d -seeds 1: %v", n, got.Violations)
+	got := playAll(t, *seeds, Schedule, func(r Report) string {
+		if len(r.Stopped) > 0 {
+			return fmt.Sprintf("%s when all is well again, these run nowhere: %v", broken(r), r.Stopped)
 		}
-		if len(got.Stopped) > 0 {
-			t.Fatalf("-seed %d -seeds 1: when all is well again, these run nowhere: %v", n, got.Stopped)
-		}
+		return broken(r)
+	})
+	if got.Takeovers < *seeds || 4*got.Moves < *seeds {
+		t.Errorf("%d takeovers and %d moves in %d schedules: the faults do nothing", got.Takeovers, got.Moves, *seeds)
 	}
-	if takeovers < *seeds || 4*moves < *seeds {
-		t.Errorf("%d takeovers and %d moves in %d schedules: the faults do nothing", takeovers, moves, *seeds)
-	}
-}
-
-// fenced is a schedule with devices for all hosts but the first, and with their faults, one
-// at a time of each device: no code survives one that lies and is mixed up at once.
-func fenced(seed uint64) World {
-	w := schedule(seed)
-	r := rand.New(rand.NewPCG(seed, 3))
-	w.Fencing, w.Witness = fence.DefaultPolicy(), true
-	w.Fencing.Grace, w.Fencing.Reconnect, w.Fencing.PerHour = time.Duration(r.IntN(1000))*time.Millisecond, 3*time.Second, 10
-	w.Fencing.Order = []fence.Order{fence.Auto, fence.LeaseFirst, fence.DeviceFirst}[r.IntN(3)]
-	with := func(name string, hosts ...string) {
-		d := Device{Name: name, Hosts: hosts, Level: 1, Tries: 2, Try: time.Duration(4+r.IntN(6)) * time.Second, Delay: time.Duration(r.IntN(2)*r.IntN(6)) * time.Second}
-		f := Fault{At: time.Duration(10_000+r.IntN(60_000)) * time.Millisecond, Host: name, For: time.Duration(5_000+r.IntN(40_000)) * time.Millisecond}
-		kinds := []FaultKind{DeviceHangs, DeviceLies, DeviceMixed, ""}
-		if f.Kind = kinds[r.IntN(len(kinds))]; f.Kind != "" {
-			w.Faults = append(w.Faults, f)
-		}
-		// The lies of one that cannot be asked are not found.
-		d.NoStatus = f.Kind != DeviceLies && r.IntN(4) == 0
-		w.Devices = append(w.Devices, d)
-	}
-	var rack []string
-	for i := range w.Hosts[1:] {
-		h := &w.Hosts[i+1]
-		if h.Pinned = r.IntN(3) == 0; i%2 == 0 {
-			rack = append(rack, h.Name) // one device for several, which keep it busy for one another
-			continue
-		}
-		with("of-"+h.Name, h.Name)
-	}
-	with("rack", rack...)
-	return w
 }
 
 // TestFencesByChance plays schedules with devices that fail: nothing runs twice, no host is
 // fenced twice for one loss, none while our own side has failed, and none that is back.
 func TestFencesByChance(t *testing.T) {
-	fences, takeovers := 0, 0
-	for i := range (*seeds + 2) / 3 {
-		n := *seed + uint64(i)
-		got := Run(fenced(n))
-		fences, takeovers = fences+got.Fences, takeovers+got.Takeovers
-		if len(got.Violations) > 0 {
-			t.Fatalf("-seed %d -seeds 1: %v", n, got.Violations)
+	got := playAll(t, (*seeds+2)/3, FencedSchedule, broken)
+	if 3*got.Fences < *seeds || 3*got.Takeovers < *seeds {
+		t.Errorf("%d fences and %d takeovers in a third of %d schedules: the faults do nothing", got.Fences, got.Takeovers, *seeds)
+	}
+}
+
+// tight is a schedule whose times have no room beyond what clocks need that go wrong by 5 %: a
+// takeover after 11 s, when a host may run what it holds for 10.5 s.
+func tight(seed uint64) World {
+	w := Schedule(seed)
+	w.Timing = unique.Timing{TTL: 9 * time.Second, Kill: time.Second, DriftPermille: 50}
+	for i := range w.Hosts {
+		w.Hosts[i].DriftPermille *= 5
+	}
+	return w
+}
+
+// TestNeverTwiceWithoutRoom: what the times promise holds to the last.
+func TestNeverTwiceWithoutRoom(t *testing.T) {
+	if got := tight(1).Timing.Takeover(); got != 11*time.Second {
+		t.Fatalf("takeover after %s", got)
+	}
+	if got := playAll(t, (*seeds+5)/6, tight, broken); 6*got.Takeovers < *seeds {
+		t.Errorf("%d takeovers in a sixth of %d schedules: the faults do nothing", got.Takeovers, *seeds)
+	}
+}
+
+// TestMoveKeepsItsRoom: what waits for room takes none of that to which a person moves
+// something.
+func TestMoveKeepsItsRoom(t *testing.T) {
+	w, err := Parse(strings.NewReader(`
+		lease ttl=15s kill=2s margin=1s
+		host a memory=4GiB
+		host b memory=4GiB
+		host c memory=1GiB
+		workload db on=a memory=3GiB
+		workload web memory=3GiB
+		at 0s drain b for 1m
+		at 1m move db to b
+		until 3m`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	w.Log = func(at time.Duration, text string) { fmt.Fprintln(&log, at, text) }
+	if got := Run(w); got.Moves != 1 || len(got.Violations)+len(got.Stopped) > 0 || !strings.Contains(log.String(), "web goes to a") {
+		t.Errorf("%+v\n%s", got, log.String())
+	}
+}
+
+// TestOrderAfterALoss: what starts after another workload is placed when that runs again.
+func TestOrderAfterALoss(t *testing.T) {
+	w, err := Parse(strings.NewReader(`
+		lease ttl=15s kill=2s margin=1s
+		host a
+		host b
+		host c
+		workload db on=a memory=1GiB
+		workload web on=a memory=4GiB after=db
+		at 1m power-off a
+		until 3m`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	w.Log = func(at time.Duration, text string) { fmt.Fprintln(&log, at, text) }
+	got := Run(w)
+	rest := log.String()
+	for _, next := range []string{"coordinator: db goes to", "coordinator: web waits: it waits for db, after which it starts", "starts db", "coordinator: web goes to", "starts web"} {
+		_, after, found := strings.Cut(rest, next)
+		if rest = after; !found {
+			t.Errorf("%q comes too early, or never", next)
 		}
 	}
-	if 3*fences < *seeds || 3*takeovers < *seeds {
-		t.Errorf("%d fences and %d takeovers in a third of %d schedules: the faults do nothing", fences, takeovers, *seeds)
+	if len(got.Violations)+len(got.Stopped) > 0 {
+		t.Errorf("%+v\n%s", got, log.String())
 	}
 }
 
@@ -143,7 +140,7 @@ func TestFencesByChance(t *testing.T) {
 func TestSameSeedSameLog(t *testing.T) {
 	play := func() string {
 		var b strings.Builder
-		w := fenced(7)
+		w := FencedSchedule(7)
 		w.Log = func(at time.Duration, text string) { fmt.Fprintln(&b, at, text) }
 		fmt.Fprintln(&b, Run(w))
 		return b.String()
@@ -184,7 +181,11 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 				h.HeardMS = 1 - 1<<40
 			}
 		}),
+		"the drift is forgotten":                  decide(func(_ *unique.Workload, _ *unique.Holder, v *unique.View) { v.Timing.DriftPermille = 0 }),
+		"it is taken over one look too early":     decide(func(_ *unique.Workload, h *unique.Holder, _ *unique.View) { h.HeardMS -= tick }),
+		"maintenance is not asked for":            decide(func(_ *unique.Workload, h *unique.Holder, _ *unique.View) { h.Maintenance = false }),
 		"hosts without a self-fence are believed": decide(func(_ *unique.Workload, h *unique.Holder, v *unique.View) { v.Min = unique.FenceNone }),
+		"a guard alone is believed":               decide(func(_ *unique.Workload, h *unique.Holder, v *unique.View) { v.Min = unique.FenceGuard }),
 		"paused hosts are believed":               decide(func(_ *unique.Workload, h *unique.Holder, _ *unique.View) { h.Pausable = false }),
 		"what keeps running is not asked for":     decide(func(w *unique.Workload, _ *unique.Holder, _ *unique.View) { w.Keeps = false }),
 		"a loss counts as a proof": decide(func(w *unique.Workload, h *unique.Holder, v *unique.View) {
@@ -192,6 +193,7 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 		}),
 		"an old lease counts as a proof":         with(func(r *rules) { r.noEcho = true }),
 		"nothing waits after a start":            with(func(r *rules) { r.noWindow = true }),
+		"a host that is back is given work":      with(func(r *rules) { r.noTelling = true }),
 		"a grant counts from its arrival":        with(func(r *rules) { r.fromReceipt = true }),
 		"a start is not judged when it happens":  with(func(r *rules) { r.noRecheck = true }),
 		"an off is believed by its exit code":    with(func(r *rules) { r.exitCode = true }),
@@ -204,25 +206,61 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 			h.Quiet = h.Quiet || w.Moving() && w.Phase == unique.Withheld
 			return unique.Decide(w, h, v)
 		}},
+		"nothing waits for others": {decide: unique.Decide, place: func(hosts []placement.Host, all []placement.Workload, s placement.Strategy) []placement.Placed {
+			for i := range all {
+				all[i].Waits = ""
+			}
+			return placement.Place(hosts, all, s)
+		}},
 		"no epoch is raised": {place: placement.Place, decide: func(w unique.Workload, h unique.Holder, v unique.View) (unique.Workload, bool) {
 			got, changed := unique.Decide(w, h, v)
 			got.Epoch = w.Epoch
 			return got, changed
 		}},
 	} {
+		// What is to be found: a mistake that another one hides is not.
+		finds := cmp.Or(map[string]string{
+			"an off is sent however late it is": "an off is sent to", "hosts are fenced at once after a start": "has just started", "what was fenced is forgotten": "a second time for one loss",
+			"our own side is not suspected": "our own side", "our own side is not suspected for long": "our own side", "nothing waits for others": "is placed before", "no epoch is raised": "under epoch",
+			"the drift is forgotten": "gets a new epoch while", "it is taken over one look too early": "gets a new epoch while", "maintenance is not asked for": "is in maintenance",
+			"an off is believed by its exit code": "counts as off, and is on", "a start is not judged when it happens": "without a grant",
+			"a host that is back is given work": "has not told what it has",
+		}[name], "at one time")
+		draw := Schedule
+		switch {
+		case r.fencing != (fencing{}):
+			draw = FencedSchedule
+		case name == "the drift is forgotten", name == "it is taken over one look too early":
+			draw = tight
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for n := uint64(1); n <= 3000; n++ {
-				w := schedule(n)
-				if r.fencing != (fencing{}) {
-					w = fenced(n)
-				}
-				if got := run(w, r); len(got.Violations) > 0 {
-					t.Logf("schedule %d: %s", n, got.Violations[0])
-					return
+			for n := uint64(1); n <= 20_000; n++ {
+				for _, v := range run(draw(n), r).Violations {
+					if strings.Contains(v, finds) {
+						t.Logf("schedule %d: %s", n, v)
+						return
+					}
 				}
 			}
 			t.Error("nothing noticed it")
 		})
+	}
+}
+
+// TestReached: a play tells each second that it has come to, once and in order, up to its
+// end, and comes to the same.
+func TestReached(t *testing.T) {
+	w := Schedule(1)
+	want := fmt.Sprint(Run(w))
+	var last time.Duration
+	w.Reached = func(at time.Duration) {
+		if at/time.Second <= last/time.Second || at > w.Until {
+			t.Errorf("it has reached %s after %s, and ends at %s", at, last, w.Until)
+		}
+		last = at
+	}
+	if got := fmt.Sprint(Run(w)); got != want || last < w.Until-time.Second {
+		t.Errorf("it has reached %s of %s, and came to %s, not %s", last, w.Until, got, want)
 	}
 }

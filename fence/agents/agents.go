@@ -44,6 +44,8 @@ const (
 type Runner struct {
 	// Dir holds the programs. Nothing else is ever run.
 	Dir string
+	// Known keeps what programs have said of themselves; nil for none.
+	Known *Descriptions
 }
 
 // Call is one question to a device.
@@ -82,6 +84,8 @@ func (r Runner) Run(ctx context.Context, c Call) Result {
 	out, code, err := r.exec(ctx, c.Agent, in, maxOutput)
 	res := Result{Outcome: outcome(c.Verb, code, err), Text: c.text(out), Took: time.Since(began)}
 	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		res.Outcome, res.Text = fence.OutcomeTimeout, "it was killed, because the program that has asked it ends"
 	case ctx.Err() != nil:
 		res.Outcome, res.Text = fence.OutcomeTimeout, fmt.Sprintf("it was killed after %s", c.Limit)
 	case err != nil:
@@ -165,11 +169,17 @@ func (r Runner) path(agent string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s is not in %s: install the package fence-agents: %w", agent, r.Dir, fs.ErrNotExist)
 	}
-	st, ok := i.Sys().(*syscall.Stat_t)
-	if !ok || st.Uid != 0 && int(st.Uid) != os.Geteuid() || i.Mode().Perm()&0o022 != 0 || !i.Mode().IsRegular() {
+	if !Owned(i) {
 		return "", fmt.Errorf("%s can be changed by others than root, and is not run", p)
 	}
 	return p, nil
+}
+
+// Owned reports whether a file is a regular one that only root, or the user of this process,
+// can change.
+func Owned(i fs.FileInfo) bool {
+	st, ok := i.Sys().(*syscall.Stat_t)
+	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid()) && i.Mode().Perm()&0o022 == 0 && i.Mode().IsRegular()
 }
 
 // exec runs a program to its end. code is −1 if a signal ended it.

@@ -208,6 +208,41 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
+// TestDescribedOnce: a program is asked what it can do once, and again when it is another one.
+func TestDescribedOnce(t *testing.T) {
+	t.Parallel()
+	asked := filepath.Join(t.TempDir(), "asked")
+	const says = `echo x >>%s; echo '<resource-agent name="x"><parameters><parameter name=%q/></parameters><actions><action name="off"/></actions></resource-agent>'`
+	r := script(t, fmt.Sprintf(says, asked, "port"))
+	r.Known = new(Descriptions)
+	describes := func(plug string, times int) {
+		t.Helper()
+		m, err := r.Describe(t.Context(), "fence_test")
+		b, _ := os.ReadFile(asked)
+		if err != nil || m.Plug != plug || strings.Count(string(b), "x") != times {
+			t.Errorf("plug %q, %v, asked %d times; want %q, %d times", m.Plug, err, strings.Count(string(b), "x"), plug, times)
+		}
+	}
+	describes("port", 1)
+	describes("port", 1)
+	path := filepath.Join(r.Dir, "fence_test")
+	if err := builttest.Write(path, "#!/bin/sh\n"+fmt.Sprintf(says, asked, "plug")+" \n"); err != nil {
+		t.Fatal(err)
+	}
+	describes("plug", 2)
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(path, later, later); err != nil {
+		t.Fatal(err)
+	}
+	describes("plug", 3)
+	if err := os.Chmod(path, 0o722); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Run(t.Context(), call("off")); got.Outcome != fence.OutcomeFailed {
+		t.Errorf("one that others can change is run: %+v", got)
+	}
+}
+
 func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(`<?xml version="1.0" ?><resource-agent name="x"><parameters><parameter name="plug" required="1"/></parameters><actions><action name="off"/><action name="status"/></actions></resource-agent>`))
 	f.Add([]byte(`<resource-agent><actions><action name="on" automatic="1"/></actions></resource-agent>`))

@@ -5,6 +5,10 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -21,8 +25,54 @@ type Metadata struct {
 	Params, Required []string
 }
 
-// Describe asks a program what it can do. It speaks to no device.
+// Descriptions are what programs have said of themselves, by their paths. The zero value is
+// empty. It is safe for concurrent use.
+type Descriptions struct {
+	mu  sync.Mutex
+	all map[string]described
+}
+
+// described is what a program has said when its file was of that time and size.
+type described struct {
+	changed time.Time
+	size    int64
+	said    Metadata
+}
+
+func (d *Descriptions) get(path string, i fs.FileInfo) (Metadata, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	x, ok := d.all[path]
+	return x.said, ok && x.changed.Equal(i.ModTime()) && x.size == i.Size()
+}
+
+func (d *Descriptions) put(path string, i fs.FileInfo, m Metadata) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all == nil {
+		d.all = make(map[string]described)
+	}
+	d.all[path] = described{i.ModTime(), i.Size(), m}
+}
+
+// Describe asks a program what it can do, or returns what that said before if its file is the
+// same still. It speaks to no device.
 func (r Runner) Describe(ctx context.Context, agent string) (Metadata, error) {
+	path := filepath.Join(r.Dir, agent)
+	i, err := os.Stat(path)
+	if err == nil && r.Known != nil {
+		if m, ok := r.Known.get(path, i); ok {
+			return m, nil
+		}
+	}
+	m, failed := r.describe(ctx, agent)
+	if err == nil && failed == nil && r.Known != nil {
+		r.Known.put(path, i, m)
+	}
+	return m, failed
+}
+
+func (r Runner) describe(ctx context.Context, agent string) (Metadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, describing)
 	defer cancel()
 	out, code, err := r.exec(ctx, agent, []byte("action=metadata\n"), maxMetadata)
