@@ -48,7 +48,7 @@ func (r *Room) carryOut(ctx context.Context, c carry) {
 			if !pause(ctx, c.next.Wait) {
 				return
 			}
-			if why := r.recovered(c.op); why != "" {
+			if why := r.moot(c.op); why != "" {
 				c.op, c.next = c.op.GiveUp(r.base.NowMS(), why), fence.Effect{}
 				continue
 			}
@@ -62,20 +62,15 @@ func (r *Room) carryOut(ctx context.Context, c carry) {
 	}
 }
 
-// recovered says why an operation that nothing was sent for is not needed any more.
-func (r *Room) recovered(o fence.Op) string {
-	if o.Cause != fence.CauseLost {
-		return ""
-	}
-	if heard := r.cfg.Workloads.HeardMS(o.Host); heard > 0 && r.base.Boot()-heard < r.cfg.TTL.Milliseconds() {
-		return "the host is heard again"
-	}
-	return ""
+// moot says why an operation that nothing was sent for is not needed any more.
+func (r *Room) moot(o fence.Op) string {
+	heard := r.cfg.Workloads.HeardMS(o.Host)
+	return fence.Moot(o, heard > 0 && r.base.Boot()-heard < r.cfg.TTL.Milliseconds(), r.cfg.Workloads.Maintenance(o.Host))
 }
 
 // ask has the device of the step that is under way asked, one question after the other.
-// recovered says why an off was not sent: its host was heard while the device was busy.
-func (r *Room) ask(ctx context.Context, o fence.Op, verb fence.Verb) (res agents.Result, recovered string) {
+// moot says why an off was not sent: what has changed while the device was busy.
+func (r *Room) ask(ctx context.Context, o fence.Op, verb fence.Verb) (res agents.Result, moot string) {
 	s := o.Steps[o.At]
 	began := r.base.Boot()
 	unlock := r.lock(s.Device)
@@ -89,7 +84,7 @@ func (r *Room) ask(ctx context.Context, o fence.Op, verb fence.Verb) (res agents
 		return agents.Result{Outcome: fence.OutcomeFailed, Text: err.Error()}, ""
 	}
 	if verb == fence.Off {
-		if why := r.recovered(o); why != "" {
+		if why := r.moot(o); why != "" {
 			return res, why
 		}
 		if late := time.Duration(r.base.Boot()-began) * time.Millisecond; late > stale {
@@ -97,11 +92,14 @@ func (r *Room) ask(ctx context.Context, o fence.Op, verb fence.Verb) (res agents
 		}
 	}
 	call.Limit = time.Duration(s.TryMS) * time.Millisecond
-	return r.run(ctx, call), ""
+	return r.run(ctx, &d, call), ""
 }
 
 // run asks a device, if anything can.
-func (r *Room) run(ctx context.Context, c agents.Call) agents.Result {
+func (r *Room) run(ctx context.Context, d *fence.Device, c agents.Call) agents.Result {
+	if d.Via != "" {
+		return through(ctx, r, d, c)
+	}
 	if r.cfg.Programs == nil {
 		return agents.Result{Outcome: fence.OutcomeMissing, Text: "this coordinator runs no programs of fence-agents"}
 	}

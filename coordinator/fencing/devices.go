@@ -108,37 +108,26 @@ func (r *Room) SetDevice(ctx context.Context, by core.Actor, d fence.Device, as 
 	refuse := func(err error) (fence.Device, error) {
 		return d, fmt.Errorf("%w: fence device %.63q: %w", core.ErrInvalid, d.Name, err)
 	}
-	if err := fence.CheckAgent(d.Agent); err != nil {
-		return refuse(err)
-	}
-	if r.cfg.Programs == nil {
-		return refuse(errors.New("this coordinator runs no programs of fence-agents"))
-	}
-	m, err := r.cfg.Programs.Describe(ctx, d.Agent)
-	if err != nil {
-		return refuse(err)
-	}
-	d.Plugged, d.Status, d.On = m.Plug, m.Status, m.On
 	d.AddedBy, d.AddedMS, d.CheckedMS, d.Trouble = by.LogName(), r.base.NowMS(), 0, ""
 	for i := range d.Targets {
 		d.Targets[i].SeenMS, d.Targets[i].Unusable = 0, ""
 	}
-	if err := d.Check(); err != nil {
+	if err := fence.CheckName(d.Name); err != nil {
 		return refuse(err)
 	}
-	if err := fits(&d, m); err != nil {
+	if err := describe(ctx, r, &d); err != nil {
 		return refuse(err)
 	}
 	if _, err := r.call(&d, "status", "", ""); err != nil {
 		return refuse(err)
 	}
-	err = r.change(ctx, func(tx core.Tx, b *book) error {
+	err := r.change(ctx, func(tx core.Tx, b *book) error {
 		if err := b.asRead(d.Name, as); err != nil {
 			return err
 		}
-		for _, t := range d.Targets {
-			if _, err := tx.Hosts.Get(t.Host); err != nil {
-				return fmt.Errorf("host %s: %w", t.Host, core.ErrUnknownHost)
+		for _, host := range append(hostsOf(&d), string(d.Via)) {
+			if _, err := tx.Hosts.Get(protocol.HostID(host)); err != nil && host != "" {
+				return fmt.Errorf("host %s: %w", host, core.ErrUnknownHost)
 			}
 		}
 		b.Devices = slices.DeleteFunc(b.Devices, func(x fence.Device) bool { return x.Name == d.Name })
@@ -147,7 +136,7 @@ func (r *Room) SetDevice(ctx context.Context, by core.Actor, d fence.Device, as 
 		if len(b.Devices) > fence.MaxDevices {
 			return fmt.Errorf("%w: there are %d fence devices, and no more can be", core.ErrInvalid, fence.MaxDevices)
 		}
-		detail := map[string]any{"agent": d.Agent, "hosts": hostsOf(&d), "params": slices.Sorted(maps.Keys(d.Params)), "secrets": slices.Sorted(maps.Keys(d.Secrets))}
+		detail := map[string]any{"agent": d.Agent, "via": string(d.Via), "hosts": hostsOf(&d), "params": slices.Sorted(maps.Keys(d.Params)), "secrets": slices.Sorted(maps.Keys(d.Secrets))}
 		return errors.Join(r.base.Audit(tx, by, "fence.device_set", d.Name, detail), r.base.Event(tx, "fence.device_set", "", d.Name, detail))
 	})
 	if err != nil {
@@ -295,7 +284,7 @@ func (r *Room) status(ctx context.Context, d *fence.Device, t fence.Target) (age
 		return agents.Result{Outcome: fence.OutcomeFailed, Text: err.Error()}, nil
 	}
 	defer r.lock(d.Name)()
-	res := r.run(ctx, call)
+	res := r.run(ctx, d, call)
 	return res, context.Cause(ctx)
 }
 
@@ -311,6 +300,9 @@ func (r *Room) auditLoop(ctx context.Context) error {
 		case <-t.C:
 		}
 		for _, d := range r.Devices() {
+			if d.Via != "" && r.base.NowMS()-d.CheckedMS < auditOthersEvery.Milliseconds() {
+				continue
+			}
 			if _, err := r.look(ctx, d.Name); err != nil && ctx.Err() == nil && !errors.Is(err, core.ErrNotFound) {
 				r.base.Log.ErrorContext(ctx, "cannot look at a fence device; it is tried again", "device", d.Name, "err", err)
 			}

@@ -36,6 +36,8 @@ type Workloads interface {
 	// HeardMS is when a host was heard last, by the boot clock; 0 if it was not since the
 	// process began.
 	HeardMS(protocol.HostID) int64
+	// Maintenance reports whether nothing is to be decided about a host.
+	Maintenance(protocol.HostID) bool
 }
 
 // Config is what the room works with.
@@ -45,6 +47,7 @@ type Config struct {
 	Term      protocol.Term
 	Programs  Programs
 	Workloads Workloads
+	Hosts     Hosts // ask the devices that they alone reach
 	// Secret reads a file of the directory of secrets.
 	Secret func(file string) (string, error)
 	// Witness asks an address at the site of the coordinator whether our network is up,
@@ -152,6 +155,9 @@ func (r *Room) Held() []fence.Verdict {
 const (
 	judgeEvery = time.Second
 	auditEvery = 5 * time.Minute
+	// auditOthersEvery is how often a device is asked that another host reaches: each
+	// question is an action of that host.
+	auditOthersEvery = 30 * time.Minute
 )
 
 // Run finishes what a process before has left, judges, and carries operations out, until

@@ -35,18 +35,20 @@ type stage struct {
 	on       map[string]bool // plug → whether it has power
 	lies     string          // what every device says of a status
 	asked    []string
-	dead     bool // the process has ended: nothing is stored, nothing is asked
-	points   int  // how many moments are left until it ends; 0 is never
+	limit    time.Duration // of the newest question
+	dead     bool          // the process has ended: nothing is stored, nothing is asked
+	points   int           // how many moments are left until it ends; 0 is never
 	suspects []fence.Host
 	settling bool
 	our      string
 	heard    map[protocol.HostID]int64
-	during   func(agents.Call) // what happens while a device is asked
+	mends    map[protocol.HostID]bool // they are in maintenance
+	during   func(agents.Call)        // what happens while a device is asked
 }
 
 // newStage is a stage with hosts a and b, which are heard, and one device for both.
 func newStage(t *testing.T) *stage {
-	s := &stage{T: t, began: time.Now().Add(-time.Hour), on: map[string]bool{"1": true, "2": true}, heard: make(map[protocol.HostID]int64)}
+	s := &stage{T: t, began: time.Now().Add(-time.Hour), on: map[string]bool{"1": true, "2": true}, heard: make(map[protocol.HostID]int64), mends: make(map[protocol.HostID]bool)}
 	s.store = storetest.NewMem(storetest.Faults{Refuse: func() error {
 		if s.point() {
 			return errors.New("the process has ended")
@@ -119,7 +121,7 @@ func (s *stage) Run(_ context.Context, c agents.Call) agents.Result {
 		during(c)
 	}
 	s.mu.Lock()
-	s.asked = append(s.asked, c.Host+" "+c.Verb)
+	s.asked, s.limit = append(s.asked, c.Host+" "+c.Verb), c.Limit
 	res := agents.Result{Outcome: fence.OutcomeOK, Took: time.Second}
 	switch c.Verb {
 	case "off":
@@ -160,6 +162,13 @@ func (s *stage) HeardMS(h protocol.HostID) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.heard[h]
+}
+
+// Maintenance implements [Workloads].
+func (s *stage) Maintenance(h protocol.HostID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mends[h]
 }
 
 // lose has a host lost for a long time, with a workload that goes on without a lease.
@@ -234,6 +243,11 @@ func TestLostHostIsFenced(t *testing.T) {
 		if got := s.questions(); got != "a off, a status, a on" {
 			t.Fatalf("asked: %s", got)
 		}
+		s.set(func() {
+			if s.limit != fence.DefaultTry {
+				t.Errorf("a try may take %s", s.limit)
+			}
+		})
 		if off, person := s.Off("a"); !off || person || s.Closed("a") == "" || s.Closed("b") != "" {
 			t.Errorf("off %t, person %t, closed %q", off, person, s.Closed("a"))
 		}
@@ -301,6 +315,46 @@ func TestHeldBack(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if o, err = s.Op(o.ID); err != nil || o.State != fence.Done || s.offs() != 1 || o.By != "token:ann" {
 			t.Errorf("%+v, %v, asked %v", o, err, s.questions())
+		}
+	})
+}
+
+// TestWitness: while no witness answers nobody is fenced, and what is held back says so. The
+// witness is asked about hosts that are to be fenced, and about none else.
+func TestWitness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.stop()
+		answers, asked := "no witness answers", 0
+		s.cfg.Witness = func(context.Context) string {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			asked++
+			return answers
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Room.Run(ctx) }() // waited for below
+		s.stop = func() {}
+		time.Sleep(time.Minute)
+		s.set(func() {
+			if asked > 0 {
+				t.Errorf("it was asked %d times, and no host is lost", asked)
+			}
+		})
+		s.lose("a")
+		time.Sleep(time.Hour)
+		if held := s.Held(); s.offs() != 0 || len(held) != 1 || held[0].Held != "no witness answers" {
+			t.Errorf("held %+v, asked %v", held, s.questions())
+		}
+		s.set(func() { answers = "" })
+		time.Sleep(5 * time.Second)
+		if off, _ := s.Off("a"); !off || s.offs() != 1 || len(s.Held()) > 0 {
+			t.Errorf("when it answers: off %t, held %+v, asked %v", off, s.Held(), s.questions())
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -570,6 +624,36 @@ func TestLateOffIsNotSent(t *testing.T) {
 			s.stop()
 		})
 	}
+}
+
+// TestMaintenanceStopsAFence: a person who sets a host in maintenance while its fence waits for
+// its delay is spared the off.
+func TestMaintenanceStopsAFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		d, err := s.Device("pdu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.DelayMS = 5000
+		if _, err := s.SetDevice(t.Context(), admin, d, ""); err != nil {
+			t.Fatal(err)
+		}
+		s.lose("a")
+		time.Sleep(3 * time.Second)
+		s.set(func() { s.mends["a"], s.suspects = true, nil })
+		time.Sleep(time.Minute)
+		if o := s.Ops()[0]; o.State != fence.Failed || s.offs() != 0 || !strings.Contains(fmt.Sprint(o.Log), "the host is in maintenance") {
+			t.Errorf("%+v, asked %v", o, s.questions())
+		}
+		if _, err := s.Fence(t.Context(), admin, Request{Host: "a", Action: fence.ActionOff}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if s.offs() != 1 {
+			t.Errorf("a person's is not carried out: %v", s.questions())
+		}
+	})
 }
 
 // TestUnfencedAtOnce: a person lets a host in that has told what it has since it was
