@@ -100,7 +100,7 @@ func (r *Room) draft(by core.Actor, spec []byte) (core.Action, *protocol.Spec, e
 	if err != nil {
 		return core.Action{}, nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
-	if info, _ := protocol.KindOf(s.Kind); info.Admin {
+	if info, _ := protocol.KindOf(s.Kind); info.Admin && by != core.Self() {
 		if err := by.May(core.RoleAdmin, "request a "+string(s.Kind)); err != nil {
 			return core.Action{}, nil, err
 		}
@@ -214,7 +214,7 @@ func (r *Room) enter(tx core.Tx, by core.Actor, p *proposal) (err error) {
 		return nil
 	}
 	switch err := r.cfg.Workloads.Enter(tx, &a, p.spec, p.wants); {
-	case errors.Is(err, core.ErrConflict):
+	case errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrInvalid):
 		p.refused = err
 		return nil
 	case err != nil:

@@ -50,6 +50,9 @@ func begin(a core.Action, k request, lifeMS int64) (_ core.Action, old bool, err
 	}
 	ev, life := protocol.EventGrant, startBudget(a.Kind)
 	if !met(k.needs, nil) {
+		if info, _ := protocol.KindOf(a.Kind); info.Urgent {
+			return a, false, fmt.Errorf("%w: %s is done at once or never, and cannot wait for the approval that the policy of host %s asks for", core.ErrDenied, a.Kind, a.Host)
+		}
 		ev, life = protocol.EventPropose, approvalWait
 	}
 	a.Needs, a.ExpiresMS = k.needs, lifeMS+life.Milliseconds()

@@ -44,6 +44,19 @@ func TestBegin(t *testing.T) {
 	}
 }
 
+// TestUrgent: what is done at once or never waits for no approval. An off that a person
+// approves a day later would switch off a host that has recovered.
+func TestUrgent(t *testing.T) {
+	want := core.Action{Host: "gw-01", Kind: protocol.KindHostFence}
+	host := &core.Host{ID: "gw-01", State: core.HostApproved}
+	if _, _, err := begin(want, request{host: host, needs: []core.Need{{Persons: 1}}}, 1); !errors.Is(err, core.ErrDenied) {
+		t.Errorf("it waits: %v", err)
+	}
+	if a, _, err := begin(want, request{host: host}, 1); err != nil || a.ExpiresMS != 1+protocol.FenceTTL.Milliseconds() {
+		t.Errorf("it may begin until %d, %v", a.ExpiresMS, err)
+	}
+}
+
 // TestGoOn decides about approvals without a store or a keyring.
 func TestGoOn(t *testing.T) {
 	const now, day = 1_000_000, 24 * 3_600_000

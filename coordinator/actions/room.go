@@ -45,7 +45,7 @@ type Policies interface {
 // Workloads keeps unique containers on one host. It is safe for concurrent use.
 type Workloads interface {
 	// Enter notes within the transaction of a request what follows from it. An error that
-	// is [core.ErrConflict] refuses the request. Entered follows the transaction.
+	// is [core.ErrConflict] or [core.ErrInvalid] refuses the request. Entered follows the transaction.
 	Enter(tx core.Tx, a *core.Action, spec *protocol.Spec, wants placement.Wants) error
 	Entered(a *core.Action, spec *protocol.Spec, wants placement.Wants)
 	// Choose returns the best host for a container that is to be created.
