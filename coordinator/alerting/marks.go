@@ -168,23 +168,28 @@ func (r *Room) Acknowledge(ctx context.Context, by core.Actor, host protocol.Hos
 
 // named finds the alert whose id is, or alone begins with, a text.
 func named(all []protocol.AlertInfo, id string) (found protocol.AlertInfo, _ error) {
-	n := 0
+	var begin []string
 	for _, a := range all {
 		if a.ID == id {
 			return a, nil
 		}
 		if id != "" && strings.HasPrefix(a.ID, id) {
-			found, n = a, n+1
+			found, begin = a, append(begin, a.ID)
 		}
 	}
-	switch n {
-	case 1:
-		return found, nil
-	case 0:
+	switch n := len(begin); {
+	case n == 0:
 		return found, fmt.Errorf("%w: it is not raised", core.ErrNotFound)
+	case n > maxNamed:
+		return found, fmt.Errorf("%w: %d alerts begin so, such as %s", core.ErrAmbiguous, n, strings.Join(begin[:maxNamed], ", "))
+	case n > 1:
+		return found, fmt.Errorf("%w: the alerts %s begin so", core.ErrAmbiguous, strings.Join(begin, ", "))
 	}
-	return found, fmt.Errorf("%w: %d alerts begin so", core.ErrAmbiguous, n)
+	return found, nil
 }
+
+// maxNamed is how many alerts an error names.
+const maxNamed = 5
 
 // Mutes returns those that have not ended, oldest first.
 func (r *Room) Mutes(ctx context.Context) ([]Mute, error) {

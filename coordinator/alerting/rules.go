@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hostler-io/hostler/alerts"
@@ -31,6 +32,9 @@ type RuleSet struct {
 	SetBy  string `json:"set_by"`
 	SetMS  int64  `json:"set_ms"`
 }
+
+// Tag names the set as it is, in an ETag.
+func (s RuleSet) Tag() string { return strconv.FormatUint(s.Number, 10) }
 
 // book holds all sets, by name. It is one value of the store.
 type book struct {
@@ -75,9 +79,9 @@ func (r *Room) Rule(ctx context.Context, name string) (RuleSet, error) {
 	return sets[n], nil
 }
 
-// SetRule sets what a name stands for. as is the number of the set that the requester has
-// read; 0 is any, or none.
-func (r *Room) SetRule(ctx context.Context, by core.Actor, s RuleSet, as uint64) (RuleSet, error) {
+// SetRule sets what a name stands for. as is the [RuleSet.Tag] of the set that the requester has
+// read; of empty any will do, or none.
+func (r *Room) SetRule(ctx context.Context, by core.Actor, s RuleSet, as string) (RuleSet, error) {
 	if err := r.base.Allow(by, core.RoleOperator, "set rules of alerts"); err != nil {
 		return s, err
 	}
@@ -102,7 +106,7 @@ func (r *Room) SetRule(ctx context.Context, by core.Actor, s RuleSet, as uint64)
 }
 
 // RemoveRule removes the set of a name.
-func (r *Room) RemoveRule(ctx context.Context, by core.Actor, name string, as uint64) error {
+func (r *Room) RemoveRule(ctx context.Context, by core.Actor, name string, as string) error {
 	if err := r.base.Allow(by, core.RoleOperator, "remove rules of alerts"); err != nil {
 		return err
 	}
@@ -116,15 +120,19 @@ func (r *Room) RemoveRule(ctx context.Context, by core.Actor, name string, as ui
 }
 
 // change makes a change of the book durable, and has hosts get what follows.
-func (r *Room) change(ctx context.Context, by core.Actor, name string, as uint64, verb string, fn func(tx core.Tx, b *book, at int) error) error {
+func (r *Room) change(ctx context.Context, by core.Actor, name string, as string, verb string, fn func(tx core.Tx, b *book, at int) error) error {
 	err := r.base.Update(ctx, failpoint.AlertRulesSet, func(tx core.Tx) error {
 		b, err := readBook(tx)
 		if err != nil {
 			return err
 		}
 		at := slices.IndexFunc(b.Sets, func(s RuleSet) bool { return s.Name == name })
-		if as != 0 && (at < 0 || b.Sets[at].Number != as) {
-			return fmt.Errorf("%w: rule %s was changed or removed", core.ErrChanged, name)
+		is := ""
+		if at >= 0 {
+			is = b.Sets[at].Tag()
+		}
+		if err := core.AsRead(fmt.Sprintf("rule %.63q", name), as, is); err != nil {
+			return err
 		}
 		b.Number++
 		if err := fn(tx, &b, at); err != nil {
