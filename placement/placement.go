@@ -96,6 +96,9 @@ type Workload struct {
 	Size     Size
 	// On is the host that has it; empty if none has.
 	On string
+	// To is the host to which a person moves it: its room there is not given to others,
+	// wherever it is now. Empty: it is not moved.
+	To string
 	// Stays is the score of staying there.
 	Stays int
 	// Fixed tells that it cannot leave On: it is counted there, and not placed.
@@ -104,11 +107,15 @@ type Workload struct {
 	Near  []Near
 	// Banned are hosts on which it failed too often.
 	Banned []string
+	// Taken are hosts that have another container of its name, so it cannot be made there. Called
+	// is that name, if other workloads bear it, too; empty: none does.
+	Taken  []string
+	Called string
 	// Aged are hosts that have a copy of it with old data, which would be started.
 	Aged []string
 	// Only are the hosts that it may be on, those that fit one of these; empty: all.
 	Only []Rule
-	// Waits says why no host may take it now; empty if one may.
+	// Waits says why no other host than its own may take it now; empty if one may.
 	Waits string
 }
 
@@ -169,9 +176,34 @@ type plan struct {
 // node is a host with what was put on it.
 type node struct {
 	*Host
-	free Size
-	on   map[*item]bool
-	rank int // its place in ranks
+	free   Size // of what is on it, or is moved there
+	on     []*item
+	near   int     // wishes of these to be near others, or apart from them
+	coming []*item // what persons move there: it is counted there, wherever it is
+	order  int     // its place by name
+	rank   int     // its place in ranks
+}
+
+// room is what a host has free for a workload when those that are gone have left it. What a
+// workload has on its host, no other that comes there takes from it.
+func (n *node) room(w *item, gone ...*item) Size {
+	free := n.free
+	if w.comes(n) {
+		free = free.Plus(w.Size)
+	}
+	if w.On == n.Name {
+		for _, o := range n.coming {
+			if !slices.Contains(n.on, o) {
+				free = free.Plus(o.Size)
+			}
+		}
+	}
+	for _, o := range gone {
+		if !o.comes(n) {
+			free = free.Plus(o.Size)
+		}
+	}
+	return free
 }
 
 // ranks is a heap of hosts, so that a workload without wishes finds its host among
@@ -206,21 +238,35 @@ type item struct {
 	to  string // the workload to which it gives way
 }
 
+// comes reports whether a host is the one to which a person moves a workload.
+func (w *item) comes(n *node) bool { return w.To == n.Name && w.On != n.Name }
+
 func newPlan(hosts []Host, workloads []Workload, s Strategy) *plan {
 	p := &plan{strategy: s, byName: make(map[string]*node, len(hosts)), items: make(map[string]*item, len(workloads))}
+	p.hosts, p.order = make([]*node, 0, len(hosts)), make([]*item, 0, len(workloads))
+	nodes, items := make([]node, len(hosts)), make([]item, len(workloads))
 	for i := range hosts {
-		n := &node{Host: &hosts[i], free: hosts[i].Has, on: make(map[*item]bool)}
+		n := &nodes[i]
+		n.Host, n.free = &hosts[i], hosts[i].Has
 		p.hosts = append(p.hosts, n)
 		p.byName[n.Name] = n
 	}
 	slices.SortFunc(p.hosts, func(a, b *node) int { return cmp.Compare(a.Name, b.Name) })
 	p.ranked.plan = p
-	for _, n := range p.hosts {
-		heap.Push(&p.ranked, n)
+	for i, n := range p.hosts {
+		n.order, n.rank = i, i
 	}
+	p.ranked.nodes = slices.Clone(p.hosts)
+	heap.Init(&p.ranked)
 	for i := range workloads {
-		w := &item{Workload: &workloads[i]}
+		w := &items[i]
+		w.Workload = &workloads[i]
 		p.items[w.Name] = w
+		if n := p.byName[w.To]; n != nil && w.comes(n) {
+			n.coming = append(n.coming, w)
+			n.free = n.free.less(w.Size)
+			heap.Fix(&p.ranked, n.rank)
+		}
 		if n := p.byName[w.On]; w.Fixed && n != nil {
 			p.take(w, n)
 			continue
@@ -247,15 +293,20 @@ func homeless(w *item) int {
 
 func (p *plan) take(w *item, n *node) {
 	w.at, w.why, w.to = n, "", ""
-	n.on[w] = true
-	n.free = n.free.less(w.Size)
+	n.on, n.near = append(n.on, w), n.near+len(w.Near)
+	if !w.comes(n) { // else it is counted already
+		n.free = n.free.less(w.Size)
+	}
 	heap.Fix(&p.ranked, n.rank)
 }
 
 func (p *plan) leave(w *item) {
 	n := w.at
-	delete(n.on, w)
-	n.free = n.free.Plus(w.Size)
+	i := slices.Index(n.on, w)
+	n.on, n.near = slices.Delete(n.on, i, i+1), n.near-len(w.Near)
+	if !w.comes(n) {
+		n.free = n.free.Plus(w.Size)
+	}
 	w.at = nil
 	heap.Fix(&p.ranked, n.rank)
 }
@@ -273,7 +324,7 @@ func (p *plan) put(w *item) {
 	if p.makeRoom(w) || p.preempt(w) {
 		return
 	}
-	if w.why, w.to = nowhere, higher; higher != "" {
+	if w.why, w.to = cmp.Or(w.Waits, nowhere), higher; higher != "" {
 		w.why = givesWay(higher)
 	}
 }
@@ -306,6 +357,9 @@ func (p *plan) best(w *item) (best *node) {
 
 // first is the best host for a workload to which all hosts are equally good.
 func (p *plan) first(w *item) (found *node) {
+	if n := p.ranked.nodes; len(n) > 0 && p.filter(w, n[0]) == "" {
+		return n[0]
+	}
 	var passed []*node
 	for len(p.ranked.nodes) > 0 && found == nil {
 		n := heap.Pop(&p.ranked).(*node)
@@ -321,7 +375,7 @@ func (p *plan) first(w *item) (found *node) {
 
 // prefer decides between hosts of one score.
 func (p *plan) prefer(a, b *node) bool {
-	name := cmp.Compare(a.Name, b.Name)
+	name := cmp.Compare(a.order, b.order)
 	if p.strategy == Binpack {
 		return cmp.Or(a.free.compare(b.free), name) < 0
 	}
@@ -333,11 +387,17 @@ func (p *plan) filter(w *item, n *node) string {
 	if why := p.forbidden(w, n); why != "" {
 		return why
 	}
-	if lacks := w.Size.fits(n.free); lacks != "" {
+	if lacks := w.Size.fits(n.room(w)); lacks != "" {
 		return "not enough " + lacks
 	}
 	return ""
 }
+
+// taken is said of a host on which the name of a workload is taken.
+const taken = "it has another container of this name; rename or remove that: hostler ct rename"
+
+// namesakes reports whether two workloads have one name.
+func namesakes(a, b *item) bool { return a.Called != "" && a.Called == b.Called }
 
 // forbidden says why a host must not have a workload, however much room it has.
 func (p *plan) forbidden(w *item, n *node) string {
@@ -345,10 +405,12 @@ func (p *plan) forbidden(w *item, n *node) string {
 		return n.Closed
 	}
 	switch {
-	case w.Waits != "":
+	case w.Waits != "" && n.Name != w.On:
 		return w.Waits
 	case slices.Contains(w.Banned, n.Name):
 		return "it failed there too often"
+	case w.On != n.Name && slices.Contains(w.Taken, n.Name):
+		return taken
 	case slices.Contains(w.Aged, n.Name):
 		return "it has a copy with old data; remove that first: hostler ct rm"
 	case len(w.Only) > 0 && !slices.ContainsFunc(w.Only, func(r Rule) bool { return r.fits(n.Host) }):
@@ -362,9 +424,23 @@ func (p *plan) forbidden(w *item, n *node) string {
 			return "it must not be on " + r.String()
 		}
 	}
-	for other := range n.on {
+	for _, other := range n.on {
+		if len(w.Near)+n.near == 0 && w.Called == "" {
+			break // most have no such wish, and all of them are asked
+		}
+		if w.On != n.Name && namesakes(w, other) {
+			return taken
+		}
 		if apart(w, other) || apart(other, w) {
 			return "it must be apart from " + other.Name
+		}
+	}
+	for _, other := range n.coming {
+		if other != w && w.On != n.Name && namesakes(w, other) {
+			return taken
+		}
+		if other != w && w.On != n.Name && (apart(w, other) || apart(other, w)) {
+			return "it must be apart from " + other.Name + ", which moves there"
 		}
 	}
 	for _, near := range w.Near {
@@ -420,7 +496,7 @@ func (p *plan) makeRoom(w *item) bool {
 			if p.steps++; p.steps > maxSteps {
 				return false
 			}
-			if o.Fixed || w.Size.fits(n.free.Plus(o.Size)) != "" {
+			if o.Fixed || w.Size.fits(n.room(w, o)) != "" {
 				continue
 			}
 			p.leave(o)
@@ -444,16 +520,16 @@ func (p *plan) preempt(w *item) bool {
 		if p.forbidden(w, n) != "" {
 			continue
 		}
-		free, out := n.free, []*item(nil)
+		var out []*item
 		for _, o := range sorted(n) {
-			if w.Size.fits(free) == "" {
+			if w.Size.fits(n.room(w, out...)) == "" {
 				break
 			}
 			if o.Priority < w.Priority && !o.Fixed {
-				free, out = free.Plus(o.Size), append(out, o)
+				out = append(out, o)
 			}
 		}
-		if w.Size.fits(free) == "" && (best == nil || len(out) < len(victims)) {
+		if w.Size.fits(n.room(w, out...)) == "" && (best == nil || len(out) < len(victims)) {
 			best, victims = n, out
 		}
 	}
@@ -475,7 +551,7 @@ func (p *plan) preempt(w *item) bool {
 
 // sorted are the workloads on a host, those of the lowest priority first.
 func sorted(n *node) []*item {
-	return slices.SortedFunc(maps.Keys(n.on), func(a, b *item) int {
+	return slices.SortedFunc(slices.Values(n.on), func(a, b *item) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Name, b.Name))
 	})
 }

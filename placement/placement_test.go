@@ -49,7 +49,9 @@ func TestPlaces(t *testing.T) {
 	near := func(w Workload, n ...Near) Workload { w.Near = n; return w }
 	prio := func(w Workload, p int) Workload { w.Priority = p; return w }
 	ban := func(w Workload, hosts ...string) Workload { w.Banned = hosts; return w }
+	called := func(w Workload, name string, taken ...string) Workload { w.Called, w.Taken = name, taken; return w }
 	fix := func(w Workload, h string) Workload { w.On, w.Fixed = h, true; return w }
+	moved := func(w Workload, from, to string) Workload { w.On, w.To, w.Fixed = from, to, true; return w }
 	two := []Host{host("a", 4, 4), host("b", 4, 4)}
 	for name, c := range map[string]struct {
 		hosts    []Host
@@ -68,6 +70,11 @@ func TestPlaces(t *testing.T) {
 		"apart":               {two, []Workload{load("x", 1, 1), near(load("y", 1, 1), Near{"x", -Infinity}), near(load("z", 1, 1), Near{"x", -Infinity}, Near{"y", -Infinity})}, Binpack, "x=a y=b z="},
 		"beside":              {two, []Workload{load("x", 1, 1), near(load("y", 1, 1), Near{"x", Infinity})}, Spread, "x=a y=a"},
 		"failed there":        {two, []Workload{ban(load("x", 1, 1), "a")}, Spread, "x=b"},
+		"its name is taken":   {two, []Workload{called(load("x", 1, 1), "", "a")}, Spread, "x=b"},
+		"it is there itself":  {two, []Workload{on(called(load("x", 1, 1), "", "a"), "a", 1)}, Spread, "x=a"},
+		"two of one name":     {two, []Workload{called(load("x", 1, 1), "web"), called(load("y", 1, 1), "web"), called(load("z", 1, 1), "web")}, Binpack, "x=a y=b z="},
+		"one of a name stays": {two, []Workload{on(called(load("x", 1, 1), "web"), "b", 1), called(load("y", 1, 1), "web")}, Spread, "x=b y=a"},
+		"one of a name comes": {two, []Workload{moved(called(load("x", 1, 1), "web"), "a", "b"), called(load("y", 1, 1), "web")}, Spread, "y="},
 		"too large":           {two, []Workload{load("x", 5, 1)}, Spread, "x="},
 		"room is made":        {[]Host{host("a", 4, 4), host("b", 2, 2)}, []Workload{on(load("s", 1, 1), "a", 1), load("x", 4, 4)}, Spread, "s=b x=a"},
 		"priority":            {[]Host{host("a", 2, 2)}, []Workload{on(load("low", 2, 2), "a", Infinity), prio(load("high", 2, 2), 1)}, Spread, "high=a low="},
@@ -92,6 +99,65 @@ func TestSaysWhy(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s lacks %q", got, want)
 		}
+	}
+}
+
+// TestWaitingStays: what would have to wait elsewhere keeps its host and its room there, and
+// what is nowhere and waits takes none.
+func TestWaitingStays(t *testing.T) {
+	web, job := load("web", 6, 6), load("job", 6, 6)
+	web.Waits, web.Priority, job.Priority = "it waits", 5, 1
+	for on, want := range map[string]string{"": "job: a ; web:  it waits", "a": "job:  no host can take it; web: a "} {
+		web.On = on
+		var got []string
+		for _, p := range Place([]Host{host("a", 8, 8)}, []Workload{job, web}, Spread) {
+			got = append(got, p.Workload+": "+p.To+" "+p.Why)
+		}
+		if text := strings.Join(got, "; "); text != want {
+			t.Errorf("on %q: %q, want %q", on, text, want)
+		}
+	}
+}
+
+// TestRoomOfAMove: the room of a workload that is moved is kept at the host to which it goes,
+// against all but itself and those that are there.
+func TestRoomOfAMove(t *testing.T) {
+	hosts := []Host{host("a", 8, 8), host("b", 8, 8)}
+	db := load("db", 6, 6)
+	db.On, db.To, db.Fixed = "a", "b", true
+	other := load("web", 4, 4)
+	for name, c := range map[string]struct {
+		change func(db, other *Workload)
+		want   string // where the other one goes, and what b says to db
+	}{
+		"a new one":          {func(_, _ *Workload) {}, "; "},
+		"one that fits, too": {func(_, o *Workload) { o.Size = Size{CPU: 2000, Memory: 2 * gib} }, "b; "},
+		"one that is there":  {func(_, o *Workload) { o.On = "b" }, "b; not enough processors"},
+		"of a higher rank":   {func(_, o *Workload) { o.Priority = 5 }, "; "},
+		"one that is apart":  {func(_, o *Workload) { o.Size, o.Near = Size{}, []Near{{"db", -Infinity}} }, "; "},
+		"when it runs nowhere": {func(db, o *Workload) {
+			db.On, db.Fixed, db.Rules = "", false, []Rule{{Host: "b", Must: true}}
+			o.Priority, o.Rules = 5, []Rule{{Host: "b", Must: true}}
+		}, "; "},
+		"to where it is": {func(db, o *Workload) { db.To = "a" }, "b; "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, other := db, other
+			c.change(&db, &other)
+			all := []Workload{db, other}
+			got := ""
+			for _, p := range Place(hosts, all, Spread) {
+				if p.Workload == "web" {
+					got = p.To + "; "
+				}
+				if p.Workload == "db" && p.To != "b" {
+					t.Errorf("db goes to %q", p.To)
+				}
+			}
+			if got += Explain(hosts, all, "db")[1].Reason; got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

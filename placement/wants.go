@@ -12,6 +12,8 @@ type Wants struct {
 	// Near names other workloads by the names that people give them.
 	Near     []Near `json:"near,omitempty"`
 	Priority int    `json:"priority,omitzero"`
+	// After names other workloads that are to run before this one is started: see [WaitsFor].
+	After []string `json:"after,omitempty"`
 	// Discovery says of which hosts it counts what they tell of the workload.
 	Discovery []Discovery `json:"discovery,omitempty"`
 }
@@ -24,13 +26,13 @@ const Liking = 100
 
 // Any reports whether there is a wish at all.
 func (w *Wants) Any() bool {
-	return len(w.Rules) > 0 || len(w.Near) > 0 || len(w.Discovery) > 0 || w.Priority != 0
+	return len(w.Rules) > 0 || len(w.Near) > 0 || len(w.Discovery) > 0 || len(w.After) > 0 || w.Priority != 0
 }
 
 // Check refuses more wishes than there may be, and scores out of range.
 func (w *Wants) Check() error {
 	switch {
-	case len(w.Rules) > MaxWishes || len(w.Near) > MaxWishes || len(w.Discovery) > MaxWishes:
+	case len(w.Rules) > MaxWishes || len(w.Near) > MaxWishes || len(w.Discovery) > MaxWishes || len(w.After) > MaxWishes:
 		return fmt.Errorf("there are more than %d wishes about hosts or other workloads", MaxWishes)
 	case w.Priority < -Infinity || w.Priority > Infinity:
 		return fmt.Errorf("priority %d is out of range: use %d to %d", w.Priority, -Infinity, Infinity)

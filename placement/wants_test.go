@@ -45,6 +45,7 @@ func TestWantsAreBounded(t *testing.T) {
 		"a score":        {placement.Wants{Rules: []placement.Rule{{Host: "a", Score: placement.Infinity + 1}}}, false},
 		"no workload":    {placement.Wants{Near: []placement.Near{{Score: 1}}}, false},
 		"no score":       {placement.Wants{Near: []placement.Near{{Workload: "a"}}}, false},
+		"too many":       {placement.Wants{After: make([]string, placement.MaxWishes+1)}, false},
 		"a priority":     {placement.Wants{Priority: placement.Infinity + 1}, false},
 	} {
 		if err := c.wants.Check(); (err == nil) != c.ok {

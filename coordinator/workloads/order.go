@@ -1,0 +1,80 @@
+package workloads
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/placement"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
+	"github.com/hostler-io/hostler/unique"
+)
+
+// order is the part of a room that knows which workloads run. The caller of its methods holds
+// the lock.
+type order struct{ *Room }
+
+// up tells of the name of each workload whether that runs, by what its host has told since
+// it holds it. Of several with one name all must.
+func (r order) up(hosts []core.Host) map[string]bool {
+	all := make(map[string]bool, len(r.all))
+	for _, w := range r.all {
+		all[string(w.Name)] = true
+	}
+	told := make(map[protocol.CTID]bool)
+	for _, h := range hosts {
+		for _, c := range h.Inventory.Containers {
+			if w := r.all[c.CTID]; w != nil && w.Host == h.ID && runsWell(c) && r.toldSince(h, sinceMS(w)) {
+				told[c.CTID] = true
+			}
+		}
+	}
+	for id, w := range r.all {
+		if w.Phase != unique.Held || w.shut || !told[id] {
+			all[string(w.Name)] = false
+		}
+	}
+	return all
+}
+
+// runsWell reports whether a container runs and does not fail its check, if it has one.
+func runsWell(c protocol.Container) bool {
+	return c.State == running && c.Health != contract.Unhealthy
+}
+
+// toldSince reports whether what is known of the containers of a host is from after a time,
+// in Unix milliseconds.
+func (r order) toldSince(h core.Host, sinceMS int64) bool {
+	heardMS := r.host(h.ID).heardMS
+	wallMS := r.base.NowMS() - (r.base.Boot() - heardMS)
+	return h.Inventory.AtMS > sinceMS || heardMS > 0 && wallMS > sinceMS+current.Milliseconds()
+}
+
+// mayFollow refuses that a workload starts after others if there is none of such a name, or
+// if these start after it themselves.
+func mayFollow(tx core.Tx, id protocol.CTID, name protocol.ContainerName, after []string) error {
+	if len(after) == 0 {
+		return nil
+	}
+	all, err := tx.Workloads.List()
+	if err != nil {
+		return err
+	}
+	known := map[string][]string{string(name): slices.Clone(after)}
+	for _, w := range all {
+		if w.CTID != id {
+			known[string(w.Name)] = append(known[string(w.Name)], w.Wants.After...)
+		}
+	}
+	for _, other := range after {
+		if _, there := known[other]; !there {
+			return fmt.Errorf("%w: place.after: no unique container is named %.63q; their names: hostler lease ls", core.ErrInvalid, other)
+		}
+	}
+	if circle := placement.Circle(string(name), known); circle != nil {
+		return fmt.Errorf("%w: place.after: none of these would ever start: %s", core.ErrInvalid, strings.Join(circle, " starts after "))
+	}
+	return nil
+}
