@@ -37,8 +37,8 @@ func carried(w *core.Workload, a *core.Action) {
 	}
 }
 
-// heldBy adds a host to those that have held a workload.
-func heldBy(all []protocol.HostID, host protocol.HostID) []protocol.HostID {
+// withHolder adds a host to those that have held a workload.
+func withHolder(all []protocol.HostID, host protocol.HostID) []protocol.HostID {
 	all = append(slices.DeleteFunc(slices.Clone(all), func(h protocol.HostID) bool { return h == host }), host)
 	return all[max(0, len(all)-protocol.MaxRestore):]
 }

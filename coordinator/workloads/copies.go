@@ -52,7 +52,10 @@ type found struct {
 func (r *Room) Told(host protocol.HostID, all []protocol.Container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.host(host).runs = runsOf(all)
+	h := r.host(host)
+	h.runs = runsOf(all)
+	r.changed = r.changed || !h.told
+	h.told = true
 }
 
 // runsOf are the containers that run.
@@ -199,9 +202,8 @@ func (r finder) sighted(key copyKey, h core.Host, v unique.View) *found {
 		return nil
 	}
 	old := r.copies[key]
-	since, rightful := sinceMS(w), key.host == w.Host && w.Phase != unique.Free
-	heardMS := r.base.NowMS() - (v.NowMS - known.heardMS) // by the wall clock, as the rest
-	if told := h.Inventory.AtMS > since || known.heardMS > 0 && heardMS > since+current.Milliseconds(); !told && old == nil && !rightful {
+	rightful := key.host == w.Host && w.Phase != unique.Free
+	if !order(r).toldSince(h, sinceMS(w)) && old == nil && !rightful {
 		return nil
 	}
 	f := &found{sinceMS: v.NowMS}
@@ -280,11 +282,17 @@ func (r finder) strays(w *workload) (hosts []protocol.HostID, texts []string) {
 	return hosts, texts
 }
 
-// Concerns are the alerts about hosts that run copies which they may not run.
+// waitsLong is for how long a workload runs nowhere before people are told: a takeover that
+// goes well takes seconds.
+const waitsLong = time.Minute
+
+// Concerns are the alerts about hosts that run copies which they may not run, and about those
+// that held last what runs nowhere.
 func (r *Room) Concerns() map[protocol.HostID][]protocol.AlertInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make(map[protocol.HostID][]protocol.AlertInfo)
+	now := r.base.NowMS()
 	for id := range r.resolved {
 		w := r.all[id]
 		if w == nil {
@@ -296,8 +304,16 @@ func (r *Room) Concerns() map[protocol.HostID][]protocol.AlertInfo {
 		}
 		hosts, texts := finder{r}.strays(w)
 		for i, host := range hosts {
-			all[host] = append(all[host], warnings.New(warnings.SecondCopy, id.String(), fmt.Sprintf("unique container %s: %s; %s", w.Name, texts[i], rightful), r.base.NowMS()))
+			all[host] = append(all[host], warnings.New(warnings.SecondCopy, id.String(), fmt.Sprintf("unique container %s: %s; %s", w.Name, texts[i], rightful), now))
 		}
+	}
+	for _, w := range r.all {
+		if w.Phase == unique.Free && now-sinceMS(w) >= waitsLong.Milliseconds() {
+			all[w.Host] = append(all[w.Host], warnings.New(warnings.RunsNowhere, w.CTID.String(), fmt.Sprintf("unique container %s runs on no host: %s", w.Name, w.Why), now))
+		}
+	}
+	for _, alerts := range all {
+		slices.SortFunc(alerts, func(a, b protocol.AlertInfo) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	return all
 }

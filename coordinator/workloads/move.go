@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,9 @@ func (r *Room) Move(ctx context.Context, by core.Actor, name string, to protocol
 	defer r.deciding.Unlock()
 	w, err := r.find(name)
 	if err != nil {
+		return err
+	}
+	if err := r.settlePending(ctx, w.CTID); err != nil { // an action that has just ended is no obstacle
 		return err
 	}
 	m := unique.Move{To: to, By: by.Name, Reason: reason, AtMS: r.base.NowMS()}
@@ -95,7 +99,7 @@ type mover struct{ *Room }
 
 // may returns a workload with the wish to move it, or why that is refused.
 func (r mover) may(ctx context.Context, id protocol.CTID, m unique.Move) (next unique.Workload, err error) {
-	s, err := r.scene(ctx, WhatIf{}, r.cfg.Min)
+	s, err := r.scene(ctx, WhatIf{}, unique.FenceGuard)
 	if err != nil {
 		return next, err
 	}
@@ -120,7 +124,7 @@ func (r mover) refusal(s *scene, w *workload, to protocol.HostID) string {
 	all := slices.Clone(s.movable)
 	for i := range all {
 		if s.of[all[i].Name] == w {
-			all[i].Waits = "" // that passes
+			all[i].Waits = s.late[all[i].Name] // the end of another copy is awaited, and passes
 		}
 	}
 	why := "it is not one of the fleet any more"
@@ -181,20 +185,34 @@ func (r mover) follow(ctx context.Context) (failed error) {
 	if len(moving) == 0 {
 		return failed
 	}
-	s, err := r.scene(ctx, WhatIf{}, r.cfg.Min)
+	s, err := r.scene(ctx, WhatIf{}, unique.FenceGuard)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
+	// Where there is no room for all, those that were asked for first go on.
+	slices.SortFunc(moving, func(a, b *workload) int {
+		return cmp.Or(cmp.Compare(b.Move.AtMS, a.Move.AtMS), strings.Compare(b.CTID.String(), a.CTID.String()))
+	})
 	for _, w := range moving {
 		why := r.refusal(s, w, w.Move.To)
 		next := w.Follow(why)
 		if next.Move == w.Move {
 			continue
 		}
+		s.moveEnds(w)
 		failed = errors.Join(failed, r.store(ctx, w, "", func(c *core.Workload) { endMove(c, c.Move, why, r.base.NowMS()) }, nil))
 		r.base.Log.InfoContext(ctx, "the move of a unique workload was dropped", "name", string(w.Name), "host", string(w.Host), "why", why)
 	}
 	return failed
+}
+
+// moveEnds has the room that is kept for the move of a workload be free.
+func (s *scene) moveEnds(w *workload) {
+	for i := range s.movable {
+		if s.of[s.movable[i].Name] == w {
+			s.movable[i].To = ""
+		}
+	}
 }
 
 // underWay are the moves that people have asked for, as steps of a plan.

@@ -160,6 +160,51 @@ func TestMoveAfterARestart(t *testing.T) {
 	}
 }
 
+// TestMoveKeepsItsRoom: the room at the host to which a workload moves is given to no other
+// one while the workload still runs where it was.
+func TestMoveKeepsItsRoom(t *testing.T) {
+	onC := placement.Wants{Rules: []placement.Rule{{Host: "c", Must: true}}}
+	s := fleet(t)
+	s.available("c", core.Cordoned)
+	s.made("db", 1, placement.Wants{Rules: []placement.Rule{{Host: "a", Score: 5}}}, "memory=6GB")
+	s.made("web", 2, placement.Wants{Rules: []placement.Rule{{Host: "b", Score: 5}}}, "memory=6GB")
+	s.away["b"] = true
+	s.obeyOn(unique.Default().Takeover()+time.Minute, "a", "c") // web finds no room
+	s.available("c", core.Open)
+	if err := s.Move(t.Context(), admin, "db", "c", ""); err != nil {
+		t.Fatal(err)
+	}
+	if host, err := s.Choose(t.Context(), sized("new", 3, "memory=6GB"), onC); err == nil {
+		t.Errorf("a new container takes the room of the move on host %s", host)
+	}
+	if host, err := s.Choose(t.Context(), sized("new", 3, "memory=3GB"), onC); err != nil || host != "c" {
+		t.Errorf("what fits beside it goes to %q, %v", host, err)
+	}
+	s.obeyOn(time.Minute, "a", "c")
+	if got, want := s.on(), "db held c; web held a"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestMovesForOneRoom: if the host to which two workloads move has less room than it had,
+// the move that was asked for last is dropped, and the other one goes on.
+func TestMovesForOneRoom(t *testing.T) {
+	s := fleet(t)
+	for i, name := range []string{"db", "web"} {
+		s.made(name, byte(1+i), placement.Wants{Rules: []placement.Rule{{Host: "c", Score: -placement.Liking}}}, "memory=4GB")
+		s.obey(5 * time.Second)
+		if err := s.Move(t.Context(), admin, name, "c", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.tell("c", func(h *core.Host) { h.Inventory.Host.MemoryFree = 5_000_000_000 })
+	s.later(time.Second)
+	all := s.List()
+	if db, web := all[0], all[1]; db.Move.To != "c" || web.Move.To != "" || web.Moved.Why != "not enough memory" {
+		t.Errorf("db %+v, web %+v", db.Move, web.Move)
+	}
+}
+
 // TestMoveIsRefused: nothing is stopped, and nothing is stored, if the host of the wish cannot
 // take the workload.
 func TestMoveIsRefused(t *testing.T) {

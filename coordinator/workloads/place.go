@@ -214,6 +214,7 @@ func (r *Room) forget(ctx context.Context, w *workload, why string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.all, w.CTID)
+	r.held.remove(w)
 	return nil
 }
 
@@ -261,7 +262,7 @@ func (r placer) place(ctx context.Context) error {
 	if !due {
 		return failed
 	}
-	s, err := r.scene(ctx, WhatIf{}, r.cfg.Min)
+	s, err := r.scene(ctx, WhatIf{}, unique.FenceGuard)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
@@ -280,19 +281,38 @@ func (r placer) placeFree(ctx context.Context, s *scene) (waiting bool, failed e
 		return false, nil
 	}
 	all := s.settled()
-	for _, to := range placement.Place(s.hosts, all, r.cfg.Placing.Strategy) {
+	placed := placement.Place(s.hosts, all, r.cfg.Placing.Strategy)
+	// What waits is told of the room that those leave which are placed now.
+	after := withPlaced(all, placed)
+	for _, to := range placed {
 		w := s.of[to.Workload]
 		switch {
 		case w.Phase != unique.Free:
 		case to.To == "":
 			waiting = true
 			_, why := w.Anywhere()
-			failed = errors.Join(failed, r.waits(ctx, w, cmp.Or(why, to.Why+reasons(placement.Explain(s.hosts, all, to.Workload)))))
+			why = cmp.Or(s.late[to.Workload], why, to.Why+reasons(placement.Explain(s.hosts, after, to.Workload)))
+			failed = errors.Join(failed, r.waits(ctx, w, why))
 		default:
 			failed = errors.Join(failed, r.move(ctx, w, protocol.HostID(to.To)))
 		}
 	}
 	return waiting, failed
+}
+
+// withPlaced are workloads with those on their hosts that are placed.
+func withPlaced(all []placement.Workload, placed []placement.Placed) []placement.Workload {
+	to := make(map[string]string, len(placed))
+	for _, p := range placed {
+		to[p.Workload] = p.To
+	}
+	after := slices.Clone(all)
+	for i := range after {
+		if w := &after[i]; w.On == "" && to[w.Name] != "" {
+			w.On, w.Fixed = to[w.Name], true
+		}
+	}
+	return after
 }
 
 // leave has workloads leave their hosts: those for which another host is better, as when
@@ -350,7 +370,7 @@ func (r placer) move(ctx context.Context, w *workload, to protocol.HostID) error
 	}
 	if err := r.store(ctx, w, "workload.placed", func(s *core.Workload) {
 		s.Workload = next
-		s.Holders = heldBy(s.Holders, to)
+		s.Holders = withHolder(s.Holders, to)
 	}, func() {
 		w.named, w.quiet = protocol.Seq{}, false
 	}); err != nil {

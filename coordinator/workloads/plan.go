@@ -25,7 +25,7 @@ type Step struct {
 // Plan tells what placement would change if the fleet were as q asks: workloads that would
 // move, and those that have no host. It changes nothing.
 func (r *Room) Plan(ctx context.Context, q WhatIf) ([]Step, error) {
-	s, err := r.scene(ctx, q, r.cfg.Min)
+	s, err := r.scene(ctx, q, unique.FenceGuard)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (r *Room) Explain(ctx context.Context, name string) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	s, err := r.scene(ctx, WhatIf{}, r.cfg.Min)
+	s, err := r.scene(ctx, WhatIf{}, unique.FenceGuard)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -110,6 +110,9 @@ func (r *Room) SetWants(ctx context.Context, by core.Actor, name string, wants p
 		if err != nil {
 			return err
 		}
+		if err := mayFollow(tx, w.CTID, w.Name, wants.After); err != nil {
+			return err
+		}
 		if err := core.AsRead(fmt.Sprintf("the placement of %s", s.Name), as, core.Tag(w.Wants)); err != nil {
 			return err
 		}
@@ -140,18 +143,26 @@ func (r *Room) Choose(ctx context.Context, spec []byte, wants placement.Wants) (
 	if decoded.Kind != protocol.KindCreate {
 		return "", fmt.Errorf("%w: place: only a container that is created can be placed", core.ErrInvalid)
 	}
-	least := unique.FenceNone
+	least, starts := unique.FenceNone, false
 	if args, ok := decoded.Args.(*protocol.CreateArgs); ok && args.Class == contract.Unique {
-		least = r.cfg.Min
+		least, starts = unique.FenceGuard, args.Start // agents without one refuse it
+	} else if len(wants.After) > 0 {
+		return "", fmt.Errorf("%w: place.after: only a unique container starts after others; for those of one host: hostler ct set HOST/NAME --start-after", core.ErrInvalid)
 	}
-	s, err := r.scene(ctx, WhatIf{}, least)
+	if err := r.base.View(ctx, func(tx core.Tx) error { return mayFollow(tx, decoded.Target, decoded.Name, wants.After) }); err != nil {
+		return "", err
+	}
+	s, err := r.scene(ctx, WhatIf{name: decoded.Name}, least)
 	if err != nil {
 		return "", err
+	}
+	if late := placement.WaitsFor(wants.After, s.up); late != "" && starts {
+		return "", fmt.Errorf("%w: container %s: %s; create it then, or now without --start", core.ErrConflict, decoded.Name, late)
 	}
 	r.mu.Lock()
 	w := r.cfg.Placing.wanted(&workload{Workload: core.Workload{Workload: unique.Workload{CTID: decoded.Target, Name: decoded.Name, Phase: unique.Free, Data: unique.DataNone}, Spec: spec, Wants: wants}}, namesOf(r.all), 0)
 	r.mu.Unlock()
-	w.Name = "the new container"
+	w.Name, w.Called, w.Taken = "the new container", string(decoded.Name), s.taken(decoded.Name, decoded.Target)
 	all := append(s.settled(), w)
 	for _, to := range placement.Place(s.hosts, all, r.cfg.Placing.Strategy) {
 		if to.Workload == w.Name && to.To != "" {

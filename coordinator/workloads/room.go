@@ -52,12 +52,17 @@ type Room struct {
 
 	mu    sync.Mutex
 	all   map[protocol.CTID]*workload
+	held  heldBy // the same, by host
 	hosts map[protocol.HostID]*holder
 	// copies are the workloads that hosts tell they run although they may not, with those of
 	// the hosts that may, and resolved is what follows from them.
 	copies   map[copyKey]*found
 	resolved map[protocol.CTID]unique.Resolved
 	side     unique.Suspicion
+	// ours is whether our own side is suspected, as it was judged at oursMS of the boot clock;
+	// 0: it is to be judged anew.
+	ours   bool
+	oursMS int64
 	// changed tells that something that placement asks of may be otherwise than when
 	// placement was asked last, at the boot clock of placedMS.
 	changed  bool
@@ -86,6 +91,11 @@ type holder struct {
 	// which its newest lease tells that workloads run which other hosts hold.
 	runs   map[protocol.CTID]bool
 	epochs map[protocol.CTID]protocol.Epoch
+	// told tells that it has told what it has since it said hello last, or was heard again
+	// after a silence in which its lease ended; nothing is placed there before. It is asked
+	// for that from askMS of the boot clock on.
+	told  bool
+	askMS int64
 
 	availability core.Availability
 	// features are what the host has, by its newest hello.
@@ -94,14 +104,16 @@ type holder struct {
 
 // New returns a room without workloads. Load follows.
 func New(base *core.Base, cfg Config) *Room {
-	return &Room{base: base, cfg: cfg, started: base.Boot(), changed: true, all: make(map[protocol.CTID]*workload), hosts: make(map[protocol.HostID]*holder)}
+	return &Room{base: base, cfg: cfg, started: base.Boot(), changed: true, all: make(map[protocol.CTID]*workload), held: make(heldBy), hosts: make(map[protocol.HostID]*holder)}
 }
 
 // Load reads what is stored. It is called once, before anything is granted.
 func (r *Room) Load(tx core.Tx) error {
 	all, err := tx.Workloads.List()
 	for _, w := range all {
-		r.all[w.CTID] = &workload{Workload: w}
+		kept := &workload{Workload: w}
+		r.all[w.CTID] = kept
+		r.held.add(kept)
 		if w.Phase != unique.Free { // it is missed if it is not heard
 			r.host(w.Host).there = true
 		}
@@ -129,7 +141,11 @@ func (r *Room) Greeted(host protocol.HostID, h *protocol.Hello) {
 	defer r.mu.Unlock()
 	x := r.host(host)
 	x.features = h.Features
+	x.returned(r.base.Boot())
 	x.Fence, x.Pausable = unique.SelfFence(h.SelfFence), slices.Contains(h.Features, protocol.FeaturePausable)
+	if x.Fence == unique.FenceGuard && slices.Contains(h.Features, protocol.FeatureReboots) {
+		x.Fence = unique.FenceReboot
+	}
 	r.changed = true
 }
 
@@ -148,7 +164,11 @@ func (r *Room) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.S
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.host(host)
-	h.heardMS, h.there = r.base.Boot(), true
+	now := r.base.Boot()
+	if h.heardMS > 0 && now-h.heardMS >= r.cfg.Timing.TTL.Milliseconds() {
+		h.returned(now)
+	}
+	h.heardMS, h.there, r.oursMS = now, true, 0
 	if lease.Took.Inc == seq.Inc {
 		h.Ring = max(h.Ring, lease.Ring)
 	}
@@ -171,7 +191,7 @@ func (r *Room) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.S
 	held = []protocol.LeaseHeld{}
 	closed := r.cfg.Fencing.Closed(host) != ""
 	settling := r.view().Settling()
-	for _, w := range r.of(host) {
+	for _, w := range r.held[host] {
 		e, running := runs[w.CTID]
 		w.idle = !running
 		if !names[w.CTID] && w.named.Compare(lease.Took) < 0 {
@@ -186,17 +206,6 @@ func (r *Room) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.S
 		held = append(held, protocol.LeaseHeld{CTID: w.CTID, Epoch: w.Epoch, Running: running})
 	}
 	return held, r.cfg.Timing.TTL
-}
-
-// of lists what a host holds, or held last, in the order of ids.
-func (r *Room) of(host protocol.HostID) (all []*workload) {
-	for _, w := range r.all {
-		if w.Host == host {
-			all = append(all, w)
-		}
-	}
-	slices.SortFunc(all, func(a, b *workload) int { return strings.Compare(a.CTID.String(), b.CTID.String()) })
-	return all
 }
 
 func (r *Room) view() unique.View {
@@ -234,6 +243,9 @@ func (r *Room) Enter(tx core.Tx, a *core.Action, spec *protocol.Spec, wants plac
 	case there:
 		return fmt.Errorf("%w: unique container %s is on host %s, or was; see: hostler lease ls", core.ErrConflict, old.Name, old.Host)
 	}
+	if err := mayFollow(tx, spec.Target, spec.Name, wants.After); err != nil {
+		return err
+	}
 	return tx.Workloads.Put(newborn(a, spec, args, wants, r.cfg.Term, r.base.NowMS()).Workload)
 }
 
@@ -270,7 +282,9 @@ func (r *Room) Entered(a *core.Action, spec *protocol.Spec, wants placement.Want
 	if !ok || args.Class != contract.Unique || old != nil {
 		return
 	}
-	r.all[spec.Target] = newborn(a, spec, args, wants, r.cfg.Term, r.base.NowMS())
+	w := newborn(a, spec, args, wants, r.cfg.Term, r.base.NowMS())
+	r.all[spec.Target] = w
+	r.held.add(w)
 	r.changed = true
 }
 
@@ -344,7 +358,7 @@ func (r *Room) Tick(ctx context.Context) {
 func idsOf(r *Room) []protocol.CTID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(r.all), func(a, b protocol.CTID) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(r.all), byID)
 }
 
 // decide moves one workload. Grants stop before the decision is stored, and the time of
@@ -404,8 +418,8 @@ func (r *Room) next(id protocol.CTID, stopped bool) (w *workload, next unique.Wo
 	return w, next, changed
 }
 
-// store makes a change of a workload durable, with its record in the audit log if it has a
-// verb. The change is made to what is stored, which an action may have changed meanwhile,
+// store makes a change of a workload durable, with its record in the audit log and its event if
+// it has a verb. The change is made to what is stored, which an action may have changed meanwhile,
 // and then to what is known; then, also if it failed, after is called, under the lock.
 func (r *Room) store(ctx context.Context, w *workload, verb string, change func(*core.Workload), after func()) error {
 	stamped := func(s *core.Workload) {
@@ -425,17 +439,23 @@ func (r *Room) store(ctx context.Context, w *workload, verb string, change func(
 		if err := errors.Join(tx.Workloads.Put(s), r.tellMove(tx, before.Moved, &s), r.tellRestore(tx, before.Restored, &s)); err != nil || verb == "" {
 			return err
 		}
-		return r.base.Record(tx, core.Self(), audit.Record{
-			Verb: verb, Object: w.CTID.String(), Detail: map[string]any{"name": string(w.Name), "host": string(s.Host), "epoch": s.Epoch.String(), "why": s.Why},
-		})
+		detail := map[string]any{"name": string(w.Name), "host": string(s.Host), "epoch": s.Epoch.String(), "why": s.Why}
+		err = r.base.Record(tx, core.Self(), audit.Record{Verb: verb, Object: w.CTID.String(), Detail: detail})
+		if before.Phase == s.Phase && before.Host == s.Host { // only what it waits for is another
+			return err
+		}
+		return errors.Join(err, r.base.Event(tx, verb, s.Host, w.CTID.String(), detail))
 	})
 	if err == nil && verb != "" {
+		r.base.Wake.Fire(core.EventsKey{})
 		r.base.Log.InfoContext(ctx, "a unique workload moved", "name", string(w.Name), "host", string(s.Host), "phase", string(s.Phase), "epoch", s.Epoch.String(), "why", s.Why)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
+		r.held.remove(w)
 		stamped(&w.Workload)
+		r.held.add(w)
 		r.changed = true
 	}
 	if after != nil {
@@ -444,16 +464,24 @@ func (r *Room) store(ctx context.Context, w *workload, verb string, change func(
 	return err
 }
 
-// ourSide reports whether so many hosts went at once that we may be what failed.
+// ourSide reports whether so many hosts went at once that we may be what failed. It is judged
+// once for a moment, and not for each workload.
 func (r *Room) ourSide(v unique.View) bool {
-	there, gone := 0, 0
+	if r.oursMS != v.NowMS || r.oursMS == 0 {
+		r.ours, r.oursMS = judgeOurs(r, v), v.NowMS
+	}
+	return r.ours
+}
+
+func judgeOurs(r *Room, v unique.View) bool {
+	there, gone, newest := 0, 0, int64(0)
 	ttl := v.Timing.TTL.Milliseconds()
 	var long []*holder // one by one: what is gone for long no window counts
 	for _, h := range r.hosts {
 		if !h.there {
 			continue
 		}
-		there++
+		there, newest = there+1, max(newest, h.heardMS)
 		silent := v.NowMS - max(h.heardMS, v.StartedMS)
 		if silent >= ttl*2/3 {
 			gone++
@@ -467,7 +495,7 @@ func (r *Room) ourSide(v unique.View) bool {
 			h.there = false
 		}
 	}
-	return r.side.Ours(v, there, gone)
+	return r.side.Ours(v, there, gone, newest)
 }
 
 // maxHistory is how many of its newest steps are kept of a workload.

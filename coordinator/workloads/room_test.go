@@ -37,6 +37,8 @@ type stage struct {
 	wants       placement.Wants // of what is created
 	copies      unique.Copies
 	stops       []string // hosts that were asked to stop something
+	refuses     error    // why no host may be asked to create something
+	mute        bool     // hosts that are back do not tell what they have
 }
 
 // Closed implements [Fencing].
@@ -87,6 +89,9 @@ func (s *stage) begin(counter uint64) {
 		Fencing:   s,
 		Removed:   func() uint64 { return s.removed },
 		Propose: func(_ context.Context, host protocol.HostID, spec []byte) (core.Action, error) {
+			if s.refuses != nil {
+				return core.Action{}, s.refuses
+			}
 			if decoded, err := protocol.DecodeRequest(spec); err == nil && decoded.Kind == protocol.KindStop {
 				s.stops = append(s.stops, string(host))
 			} else {
@@ -119,6 +124,32 @@ func (s *stage) renew(host protocol.HostID, took protocol.Seq, held ...protocol.
 		s.Errorf("a grant is good for %s", ttl)
 	}
 	return seq, len(named) == 1 && named[0].CTID == ctid
+}
+
+// Greeted is a host that says hello, and tells what it has, as hosts do.
+func (s *stage) Greeted(host protocol.HostID, h *protocol.Hello) {
+	s.Room.Greeted(host, h)
+	s.tellsAll(host)
+}
+
+// Renew is a lease of a host, which tells what it has if it was away.
+func (s *stage) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.Seq) ([]protocol.LeaseHeld, time.Duration) {
+	held, ttl := s.Room.Renew(host, lease, seq)
+	s.tellsAll(host)
+	return held, ttl
+}
+
+// tellsAll has a host tell what it has, if it is back and has not.
+func (s *stage) tellsAll(host protocol.HostID) {
+	s.Helper()
+	if s.hosts[host].told || s.mute {
+		return
+	}
+	h, err := core.Read(s.Context(), s.base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Get(host) })
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Told(host, h.Inventory.Containers)
 }
 
 // request is an action that creates the workload.
@@ -205,9 +236,13 @@ func (s *stage) keep(d time.Duration) {
 func TestLostHost(t *testing.T) {
 	s := born(t, "none")
 	first := s.only().Epoch
-	s.away["a"] = true
+	s.away["a"] = true           // its connection is lost: that alone takes nothing from it
 	s.renew("a", protocol.Seq{}) // its last word
-	s.keep(110 * time.Second)
+	s.keep(80 * time.Second)
+	if w := s.only(); w.Phase != unique.Held || len(s.Suspects()) > 0 {
+		t.Fatalf("after 80s: %+v, suspected %+v", w, s.Suspects())
+	}
+	s.keep(30 * time.Second)
 	if w := s.only(); w.Phase != unique.Withheld || w.Host != "a" || len(s.asked) > 0 {
 		t.Fatalf("after 110s: %+v, asked %v", w, s.asked)
 	}
@@ -221,6 +256,59 @@ func TestLostHost(t *testing.T) {
 	}
 	if _, named := s.renew("b", protocol.Seq{}); !named {
 		t.Error("its new host is not let")
+	}
+	var told []string
+	if err := s.store.View(t.Context(), func(tx core.Tx) error {
+		events, err := tx.Events.List(0, 1000)
+		for _, e := range events {
+			told = append(told, fmt.Sprintf("%s %s", e.Type, e.Host))
+		}
+		return err
+	}); err != nil || !slices.Equal(told, []string{"workload.withheld a", "workload.free a", "workload.placed b"}) {
+		t.Errorf("the events are %q, %v", told, err)
+	}
+}
+
+// TestNothingBeforeTheInventory: a host that was lost, and is back, is given nothing before it
+// has told what it has, whether it says hello or goes on with its old connection. It is asked
+// for that once in a while.
+func TestNothingBeforeTheInventory(t *testing.T) {
+	for name, back := range map[string]func(*stage){
+		"a new connection": func(s *stage) {
+			s.Greeted("b", &protocol.Hello{SelfFence: "guard", Features: []string{"lxc", "lxc.unique"}})
+		},
+		"the old connection": func(*stage) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := born(t, "none")
+			s.away["b"] = true
+			s.keep(2 * time.Minute)
+			s.away["b"], s.away["a"], s.off["a"], s.closed["a"], s.mute = false, true, true, true, true
+			back(s)
+			asked := 0
+			for range 30 {
+				s.renew("b", protocol.Seq{})
+				s.later(time.Second)
+				if s.Untold("b") {
+					asked++
+				}
+			}
+			w := s.only()
+			if w.Phase != unique.Free || len(s.asked) > 0 || !strings.Contains(w.Why, "b: it is back, and has not told what it has since") {
+				t.Fatalf("before it has told: %+v, asked %v", w, s.asked)
+			}
+			if asked != 3 {
+				t.Errorf("in half a minute it is asked %d times for what it has", asked)
+			}
+			s.Told("b", nil)
+			s.later(time.Second)
+			if w := s.only(); w.Phase != unique.Held || w.Host != "b" || fmt.Sprint(s.asked) != "[b]" {
+				t.Errorf("when it has told: %+v, asked %v", w, s.asked)
+			}
+			if s.later(time.Minute); s.Untold("b") {
+				t.Error("it is asked for what it has told")
+			}
+		})
 	}
 }
 
@@ -329,6 +417,27 @@ func TestStartElsewhereFails(t *testing.T) {
 	}
 }
 
+// TestHostRefuses: what the policy of a host forbids is not asked of it again, and goes to
+// another host, or waits if there is none.
+func TestHostRefuses(t *testing.T) {
+	s := born(t, "none")
+	s.refuses = fmt.Errorf("%w: the policy of host b wants nothing unique", core.ErrDenied)
+	s.away["a"] = true
+	s.keep(130 * time.Second)
+	if w := s.only(); w.Failed["b"].Why != s.refuses.Error() || !w.Pending.IsZero() {
+		t.Fatalf("%+v", w)
+	}
+	s.refuses = nil
+	var took protocol.Seq
+	for range 5 {
+		took, _ = s.renew("b", took)
+		s.later(time.Second)
+	}
+	if w := s.only(); w.Phase != unique.Free || len(s.asked) > 0 || !strings.Contains(w.Why, "b: it failed there too often") {
+		t.Errorf("%+v, asked %v", w, s.asked)
+	}
+}
+
 // TestCreatedOnce: a unique container of one id is created once, forgotten when it could
 // not be created, and when it was removed.
 func TestCreatedOnce(t *testing.T) {
@@ -429,6 +538,30 @@ func TestFencedHost(t *testing.T) {
 	}
 }
 
+// TestUnknownCountsAsRunning: what a host was heard of before a start of the coordinator says
+// nothing, so it may run what it holds, also if it says goodbye.
+func TestUnknownCountsAsRunning(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		s := born(t, "none")
+		s.mu.Lock()
+		s.all[ctid].Keeps = true
+		s.mu.Unlock()
+		s.begin(2)
+		s.mu.Lock()
+		s.all[ctid].Keeps = true
+		s.mu.Unlock()
+		s.Greeted("b", &protocol.Hello{SelfFence: "guard"})
+		if heard { // it says that it runs nothing
+			s.renew("a", protocol.Seq{})
+		}
+		s.away["a"] = true
+		s.keep(5 * time.Minute)
+		if all := s.Suspects(); len(all) != 1 || all[0].ID != "a" || all[0].Work[0].Runs == heard {
+			t.Errorf("heard %t: %+v", heard, all)
+		}
+	}
+}
+
 // TestFencedWhileHeard: a host that was heard just now, and is then known to be off, runs
 // nothing that it held.
 func TestFencedWhileHeard(t *testing.T) {
@@ -471,6 +604,33 @@ func TestPausedHosts(t *testing.T) {
 	s.keep(10 * time.Second)
 	if w := s.only(); w.Host != "b" {
 		t.Errorf("%+v", w)
+	}
+}
+
+// TestGuardsThatRestart: where a coordinator asks for hosts that restart themselves when a
+// kill fails, the end of the lease of another one proves nothing.
+func TestGuardsThatRestart(t *testing.T) {
+	for restarts, want := range map[bool]protocol.HostID{false: "a", true: "b"} {
+		s := born(t, "none")
+		s.cfg.Min = unique.FenceReboot
+		features := []string{"lxc"}
+		if restarts {
+			features = append(features, protocol.FeatureReboots)
+		}
+		s.Greeted("a", &protocol.Hello{SelfFence: "guard", Features: features})
+		if got := s.Standing("a"); !slices.Equal(got.Features, features) {
+			t.Errorf("it has told of %q, and is shown with %q", features, got.Features)
+		}
+		s.away["a"] = true
+		s.keep(10 * time.Minute)
+		if w := s.only(); w.Host != want || !restarts && !strings.Contains(w.Why, "self-fence guard, want reboot") {
+			t.Errorf("it restarts: %t: %+v", restarts, w)
+		}
+	}
+	s := born(t, "none")
+	s.Greeted("a", &protocol.Hello{SelfFence: "none", Features: []string{"lxc", protocol.FeatureReboots}})
+	if x := s.host("a"); x.Fence != unique.FenceNone {
+		t.Errorf("a host that kills nothing shows %s", x.Fence)
 	}
 }
 
@@ -565,6 +725,67 @@ func TestOurSideIsSuspectedForLong(t *testing.T) {
 		s.later(50 * time.Second)
 	}
 	suspected(false, "the others are gone for long")
+}
+
+// TestTwentyOfTwentyOne: when 20 of 21 hosts go at once nothing is taken from any for far longer
+// than a takeover takes, and all go on when they are back; when one alone is gone then, what it
+// holds is taken over.
+func TestTwentyOfTwentyOne(t *testing.T) {
+	s := newStage(t)
+	var hosts []protocol.HostID
+	for i := range byte(21) {
+		h := protocol.HostID(fmt.Sprintf("h%02d", i))
+		hosts = append(hosts, h)
+		if err := s.store.Update(t.Context(), func(tx core.Tx) error {
+			return tx.Hosts.Put(core.Host{ID: h, State: core.HostApproved, Key: protocol.KeyID{1, i}})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s.Greeted(h, &protocol.Hello{SelfFence: "guard", Features: []string{"lxc", "lxc.unique"}})
+		s.request(h, sized(fmt.Sprintf("w%02d", i), i+1), "ann")
+	}
+	for _, w := range s.List() {
+		if err := s.store.Update(t.Context(), func(tx core.Tx) error {
+			a, err := tx.Actions.Get(w.Pending)
+			a.State = protocol.StateDone
+			return errors.Join(err, tx.Actions.Put(a))
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lives := func(d time.Duration, there ...protocol.HostID) {
+		for range int(d / (10 * time.Second)) {
+			for _, h := range there {
+				s.renew(h, protocol.Seq{})
+			}
+			s.later(10 * time.Second)
+		}
+	}
+	lives(time.Minute, append(hosts, "a", "b")...)
+	for _, h := range hosts[1:] {
+		s.away[h] = true
+	}
+	lives(5*time.Minute, hosts[0], "a", "b")
+	if _, why := s.OurSide(); why == "" {
+		t.Error("our own side is not suspected")
+	}
+	for _, w := range s.List() {
+		if w.Phase != unique.Held || len(s.asked) > 0 {
+			t.Fatalf("%+v, asked %v", w, s.asked)
+		}
+	}
+	clear(s.away)
+	lives(5*time.Minute, append(hosts, "a", "b")...)
+	s.away["h07"] = true
+	lives(5*time.Minute, slices.DeleteFunc(append(hosts, "a", "b"), func(h protocol.HostID) bool { return h == "h07" })...)
+	for _, w := range s.List() {
+		if moved := w.Name == "w07"; w.Phase != unique.Held || moved != (w.Epoch.Counter > 1) || moved == (w.Host == protocol.HostID("h"+string(w.Name[1:]))) {
+			t.Errorf("%+v", w)
+		}
+	}
+	if len(s.asked) != 1 {
+		t.Errorf("asked %v", s.asked)
+	}
 }
 
 // TestUpgradedImageMoves: the host that takes a workload over makes it of the image that it

@@ -58,6 +58,7 @@ func (p Placing) Check() error {
 type WhatIf struct {
 	Lose []protocol.HostID
 	Add  []placement.Host
+	name protocol.ContainerName // of a container that is not there yet; empty: none
 }
 
 // scene is the fleet as placement sees it.
@@ -67,8 +68,27 @@ type scene struct {
 	named map[protocol.CTID]string
 	// movable are all workloads, those that can leave their host among them.
 	movable []placement.Workload
-	// broken says of workloads why they fail where they are.
-	broken map[string]string
+	// broken says of workloads why they fail where they are, and late which others must run
+	// before they start.
+	broken, late map[string]string
+	up           map[string]bool // see [order.up]
+	called       map[string][]holding
+}
+
+// holding is a container of a host.
+type holding struct {
+	id   protocol.CTID // zero: foreign
+	host protocol.HostID
+}
+
+// taken are the hosts that have another container of the name of a workload than itself.
+func (s *scene) taken(name protocol.ContainerName, id protocol.CTID) (hosts []string) {
+	for _, h := range s.called[string(name)] {
+		if h.id != id {
+			hosts = append(hosts, string(h.host))
+		}
+	}
+	return hosts
 }
 
 // scene reads hosts and workloads. It does not change them. Hosts that show less than the
@@ -89,10 +109,14 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &scene{of: make(map[string]*workload, len(r.all)), named: make(map[protocol.CTID]string, len(r.all)), broken: make(map[string]string)}
+	s := &scene{of: make(map[string]*workload, len(r.all)), named: make(map[protocol.CTID]string, len(r.all)), broken: make(map[string]string), late: make(map[string]string), up: order{r}.up(hosts), called: make(map[string][]holding)}
+	names := namesOf(r.all)
 	taken, broken, stopped := make(map[protocol.HostID]placement.Size), make(map[protocol.CTID]string), make(map[protocol.CTID]bool)
 	for _, h := range hosts {
 		for _, c := range h.Inventory.Containers {
+			if names[c.Name] != nil || c.Name == string(q.name) {
+				s.called[c.Name] = append(s.called[c.Name], holding{c.CTID, h.ID})
+			}
 			if w := r.all[c.CTID]; w != nil && w.Host == h.ID && c.Intended == contract.Stopped {
 				stopped[c.CTID] = true
 			}
@@ -101,15 +125,20 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 			}
 		}
 	}
-	names := namesOf(r.all)
 	now := r.base.NowMS()
-	for _, id := range slices.SortedFunc(maps.Keys(r.all), func(a, b protocol.CTID) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, id := range slices.SortedFunc(maps.Keys(r.all), byID) {
 		w := r.all[id]
 		p := r.cfg.Placing.wanted(w, names, now)
-		p.Aged = aged(w, hosts)
+		p.Aged, p.Taken = aged(w, hosts), s.taken(w.Name, id)
+		if len(names[string(w.Name)]) > 1 || w.Name == q.name {
+			p.Called = string(w.Name)
+		}
 		s.named[id] = p.Name
 		if p.Waits = r.resolved[id].Waits; p.Waits != "" {
 			p.Fixed = p.On != ""
+		}
+		if late := placement.WaitsFor(w.Wants.After, s.up); late != "" {
+			s.late[p.Name], p.Waits = late, cmp.Or(p.Waits, late)
 		}
 		if slices.Contains(q.Lose, w.Host) {
 			p.On, p.Fixed = "", false
@@ -130,7 +159,7 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 		if slices.Contains(q.Lose, h.ID) {
 			continue
 		}
-		s.hosts = append(s.hosts, r.cfg.Placing.candidate(h, r.hosts[h.ID], r.here(h.ID), taken[h.ID], fenced[h.ID], least))
+		s.hosts = append(s.hosts, r.cfg.Placing.candidate(h, r.hosts[h.ID], placer{r}.absent(h.ID), taken[h.ID], fenced[h.ID], least))
 	}
 	s.hosts = append(s.hosts, q.Add...)
 	return s, nil
@@ -205,6 +234,9 @@ func (rules Placing) wanted(w *workload, names map[string][]string, nowMS int64)
 	if w.Phase == unique.Free && w.Moves { // it left that host: not without need back to it
 		p.Rules = append(p.Rules, placement.Rule{Host: string(w.Host), Score: -1})
 	}
+	if w.Moving() {
+		p.To = string(w.Move.To)
+	}
 	if w.Phase == unique.Free && w.Moving() {
 		p.Rules = append(p.Rules, placement.Rule{Host: string(w.Move.To), Must: true})
 	}
@@ -263,18 +295,44 @@ func labelsOf(h core.Host) map[string]string {
 	return all
 }
 
-// here reports whether a host is connected and has sent a lease in the time for which one
-// is good: what a host is given whose last lease is older would be taken back at once. The
-// caller holds the lock.
-func (r *Room) here(host protocol.HostID) bool {
+// absent says why a host can be given nothing now; empty if it can. It must be connected and
+// have sent a lease in the time for which one is good: what a host is given whose last lease
+// is older would be taken back at once. And it must have told what it has since it is back.
+// The caller holds the lock.
+func (r placer) absent(host protocol.HostID) string {
 	h := r.hosts[host]
-	return h != nil && r.cfg.Reachable(host) && r.base.Boot()-h.heardMS < r.cfg.Timing.TTL.Milliseconds()
+	switch {
+	case h == nil, !r.cfg.Reachable(host), r.base.Boot()-h.heardMS >= r.cfg.Timing.TTL.Milliseconds():
+		return "it is away"
+	case !h.told:
+		return "it is back, and has not told what it has since"
+	}
+	return ""
 }
 
-// candidate is a host as placement sees it, with what the workloads on it take. here
-// tells that it can be given something now, and fenced says
+// askAfter is how long after its return a host is asked for what it has, if it has not told
+// that by itself, and then again.
+const askAfter = 10 * time.Second
+
+// returned notes that a host is back. The caller holds the lock.
+func (h *holder) returned(nowMS int64) { h.told, h.askMS = false, nowMS+askAfter.Milliseconds() }
+
+// Untold reports, once in a while, that a host which is back has not told what it has since.
+func (r *Room) Untold(host protocol.HostID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h, now := r.hosts[host], r.base.Boot()
+	if h == nil || h.told || h.askMS == 0 || now < h.askMS {
+		return false
+	}
+	h.askMS = now + askAfter.Milliseconds()
+	return true
+}
+
+// candidate is a host as placement sees it, with what the workloads on it take. absent
+// says why it can be given nothing now, and fenced
 // why the room that fences keeps it closed.
-func (rules Placing) candidate(h core.Host, known *holder, here bool, taken placement.Size, fenced string, least unique.SelfFence) placement.Host {
+func (rules Placing) candidate(h core.Host, known *holder, absent string, taken placement.Size, fenced string, least unique.SelfFence) placement.Host {
 	p := placement.Host{Name: string(h.ID), Labels: labelsOf(h)}
 	part := int64(100 - rules.Reserve)
 	info := h.Inventory.Host
@@ -295,8 +353,8 @@ func (rules Placing) candidate(h core.Host, known *holder, here bool, taken plac
 		p.Closed, p.Empties = "it is drained", true
 	case h.Availability.State != core.Open:
 		p.Closed = "it is " + map[core.AvailabilityState]string{core.Cordoned: "cordoned", core.Maintenance: "in maintenance"}[h.Availability.State]
-	case !here:
-		p.Closed = "it is away"
+	case absent != "":
+		p.Closed = absent
 	case !known.Fence.AtLeast(least):
 		p.Closed = fmt.Sprintf("nothing there kills a workload when its lease ends (self-fence %s, want %s): set unique.guard = true in its agent.toml", known.Fence, least)
 	}

@@ -115,6 +115,7 @@ func TestChoose(t *testing.T) {
 		"room":             {placement.Wants{Rules: []placement.Rule{lab}}, []string{"memory=9GB", "cpu=360%"}, "a"},
 		"too much memory":  {placement.Wants{}, []string{"memory=9001MB"}, "a: not enough memory; b: not enough memory; c: not enough memory"},
 		"too much of cpus": {placement.Wants{}, []string{"cpu=361%"}, "not enough processors"},
+		"the disk":         {placement.Wants{}, []string{"disk=91GB"}, "a: not enough disk; b: not enough disk; c: not enough disk"},
 		"nowhere":          {placement.Wants{Rules: []placement.Rule{{Host: "d", Must: true}}}, nil, "a: it wants host d"},
 		"a wrong wish":     {placement.Wants{Priority: 1e9}, nil, "out of range"},
 	} {
@@ -125,6 +126,33 @@ func TestChoose(t *testing.T) {
 	}
 	if _, err := s.Choose(t.Context(), []byte(`{"kind":"host.ping"}`), placement.Wants{}); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("a ping is placed: %v", err)
+	}
+}
+
+// TestWhatIsFreeCounts: a host offers what it tells that is free, less a tenth, and what the
+// workloads on it take.
+func TestWhatIsFreeCounts(t *testing.T) {
+	s := fleet(t)
+	s.tell("a", func(h *core.Host) { h.Inventory.Host.DiskFree = 20e9 })
+	s.tell("b", func(h *core.Host) { h.Inventory.Host.MemoryFree = 4e9 })
+	s.tell("c", func(h *core.Host) { h.Inventory.Host.CPUs = 1 })
+	for limit, want := range map[string]string{
+		"disk=19GB":     "a: not enough disk;",
+		"memory=3700MB": "b: not enough memory;",
+		"cpu=91%":       "c: not enough processors",
+	} {
+		for _, host := range []string{"a", "b", "c"} {
+			only := placement.Wants{Rules: []placement.Rule{{Host: host, Must: true}}}
+			_, err := s.Choose(t.Context(), sized("new", 9, limit), only)
+			if lacks := strings.HasPrefix(want, host); lacks != (err != nil) || lacks && !strings.Contains(err.Error()+";", want) {
+				t.Errorf("%s on host %s: %v", limit, host, err)
+			}
+		}
+	}
+	s.made("db", 1, placement.Wants{Rules: []placement.Rule{{Host: "b", Must: true}}}, "memory=3GB")
+	s.obey(10 * time.Second)
+	if steps, err := s.Plan(t.Context(), WhatIf{}); err != nil || len(steps) != 0 {
+		t.Errorf("what is there has no room: %+v, %v", steps, err)
 	}
 }
 
@@ -190,6 +218,132 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestDrainOfTen: all that a drained host holds leaves it, each under a higher epoch, and goes
+// where there is room.
+func TestDrainOfTen(t *testing.T) {
+	s := fleet(t)
+	first := make(map[string]protocol.Epoch)
+	for i := range byte(10) {
+		s.made(fmt.Sprintf("w%d", i), i+1, placement.Wants{Rules: []placement.Rule{{Host: "a", Score: 5}}}, "memory=800MB")
+	}
+	s.obey(10 * time.Second)
+	for _, w := range s.List() {
+		if first[string(w.Name)] = w.Epoch; w.Host != "a" {
+			t.Fatal(s.on())
+		}
+	}
+	if err := s.SetAvailability(t.Context(), admin, "a", core.Draining, "", 0); err != nil {
+		t.Fatal(err)
+	}
+	if steps, err := s.Plan(t.Context(), WhatIf{}); err != nil || len(steps) != 10 {
+		t.Errorf("the plan has %d steps, want 10: %+v, %v", len(steps), steps, err)
+	}
+	s.obey(time.Minute)
+	on := make(map[protocol.HostID]int)
+	for _, w := range s.List() {
+		if on[w.Host]++; w.Phase != unique.Held || w.Epoch.Compare(first[string(w.Name)]) <= 0 {
+			t.Errorf("%+v", w)
+		}
+	}
+	if on["a"] > 0 || on["b"] != 5 || on["c"] != 5 {
+		t.Errorf("after the drain: %v", on)
+	}
+}
+
+// TestFullFleet: where one loss does not fit, those of the lowest priority stay stopped, each
+// with what keeps it, and run again when there is room.
+func TestFullFleet(t *testing.T) {
+	s := fleet(t)
+	n := byte(0)
+	for _, host := range []string{"a", "b", "c"} {
+		for i := range 3 {
+			n++
+			s.made(fmt.Sprintf("%s%d", host, i), n, placement.Wants{Priority: i, Rules: []placement.Rule{{Host: host, Score: 5}}}, "memory=3GB")
+		}
+	}
+	s.obey(10 * time.Second)
+	if got := s.on(); got != "a0 held a; a1 held a; a2 held a; b0 held b; b1 held b; b2 held b; c0 held c; c1 held c; c2 held c" {
+		t.Fatal(got)
+	}
+	what, err := s.Plan(t.Context(), WhatIf{Lose: []protocol.HostID{"a"}})
+	if err != nil || len(what) == 0 {
+		t.Fatalf("%+v, %v", what, err)
+	}
+	s.off["a"], s.closed["a"], s.away["a"] = true, true, true
+	s.obeyOn(5*time.Minute, "b", "c")
+	stopped := make(map[string]string)
+	for _, w := range s.List() {
+		if w.Phase != unique.Held {
+			stopped[string(w.Name)] = w.Why
+		}
+	}
+	if len(stopped) != 3 {
+		t.Fatalf("%s", s.on())
+	}
+	for _, lowest := range []string{"a0", "b0", "c0"} {
+		if why := stopped[lowest]; !strings.Contains(why, "a: it is being fenced; b: not enough memory; c: not enough memory") {
+			t.Errorf("%s is stopped because %q: %s", lowest, why, s.on())
+		}
+	}
+	if told := s.Concerns(); len(told) > 0 {
+		t.Errorf("people are told at once: %+v", told)
+	}
+	s.base.Now = func() time.Time { return time.Now().Add(2 * waitsLong) }
+	told := make(map[string]int)
+	for host, alerts := range s.Concerns() {
+		for _, a := range alerts {
+			if told[string(host)]++; a.Severity != "critical" || !strings.Contains(a.Text, "runs on no host: no host can take it: a: it is being fenced; b: not enough memory") {
+				t.Errorf("host %s: %+v", host, a)
+			}
+		}
+	}
+	if len(told) != 3 || told["a"]+told["b"]+told["c"] != 3 {
+		t.Errorf("alerts: %v", told)
+	}
+	for _, step := range what { // it was known before
+		if stays := step.To == ""; stays != (stopped[step.Workload] != "") {
+			t.Errorf("the plan says %+v", step)
+		}
+	}
+	s.off["a"], s.closed["a"], s.away["a"] = false, false, false
+	s.obey(time.Minute)
+	for _, w := range s.List() {
+		if w.Phase != unique.Held {
+			t.Errorf("when there is room: %+v", w)
+		}
+	}
+	if told := s.Concerns(); len(told) > 0 {
+		t.Errorf("when there is room: %+v", told)
+	}
+}
+
+// TestWhyAtOnce: what waits because the last room was given to another workload in the same look
+// says so from the beginning.
+func TestWhyAtOnce(t *testing.T) {
+	s := fleet(t)
+	s.made("low", 1, placement.Wants{Rules: []placement.Rule{{Host: "a", Score: 5}}}, "memory=4GB")
+	s.made("high", 2, placement.Wants{Priority: 9, Rules: []placement.Rule{{Host: "a", Score: 5}}}, "memory=4GB")
+	s.made("other", 3, placement.Wants{Rules: []placement.Rule{{Host: "b", Score: 5}}}, "memory=4GB")
+	if got := s.on(); got != "high held a; low held a; other held b" {
+		t.Fatal(got)
+	}
+	s.off["a"], s.closed["a"], s.away["a"], s.away["c"] = true, true, true, true
+	for range 30 {
+		s.now += 1000
+		s.renew("b", protocol.Seq{})
+		s.Tick(t.Context())
+		why := s.whyOf("low")
+		if !strings.HasPrefix(why, "no host can take it") {
+			continue
+		}
+		if !strings.Contains(why, "b: not enough memory") {
+			t.Errorf("it waits because %q: %s", why, s.on())
+		}
+		return
+	}
+	t.Errorf("it does not wait: %s", s.on())
+}
+
 // TestDrainLeavesWhatFitsNowhere: what no other host can take goes on.
 func TestDrainLeavesWhatFitsNowhere(t *testing.T) {
 	s := fleet(t)
@@ -212,7 +366,7 @@ func TestMaintenance(t *testing.T) {
 	}
 	s.away["a"] = true
 	s.keep(5 * time.Minute)
-	if w := s.only(); w.Phase != unique.Held || w.Host != "a" {
+	if w := s.only(); w.Phase != unique.Held || w.Host != "a" || !s.Room.Maintenance("a") || s.Room.Maintenance("b") {
 		t.Fatalf("%+v", w)
 	}
 	s.begin(2) // it is durable
@@ -257,6 +411,44 @@ func TestBrokenMoves(t *testing.T) {
 	e, err := s.Explain(t.Context(), "db")
 	if err != nil || !slices.ContainsFunc(e.Verdicts, func(v placement.Verdict) bool { return v.Host == "a" && v.Reason == "it failed there too often" }) {
 		t.Errorf("%+v, %v", e.Verdicts, err)
+	}
+}
+
+// TestFailuresAreForgiven: a host on which a workload has failed to start as often as is
+// configured is left, and takes it again when some time has passed.
+func TestFailuresAreForgiven(t *testing.T) {
+	s := fleet(t)
+	s.Room.cfg.Placing.Starts = 3
+	s.made("db", 1, placement.Wants{})
+	fails := func(n int) {
+		s.tell("a", func(h *core.Host) {
+			h.Inventory.AtMS = time.Now().Add(time.Minute).UnixMilli()
+			h.Inventory.Containers = []protocol.Container{{CTID: s.only().CTID, Name: "db", Class: "unique", Failures: n}}
+		})
+		s.obey(30 * time.Second)
+	}
+	fails(2)
+	if w := s.only(); w.Host != "a" {
+		t.Fatalf("after two failed starts: %+v", w)
+	}
+	fails(3)
+	if w := s.only(); w.Host != "b" || w.Failed["a"].Why != "the last 3 starts have failed" {
+		t.Fatalf("after three failed starts: %+v", w)
+	}
+	takes := func() string {
+		t.Helper()
+		e, err := s.Explain(t.Context(), "db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Verdicts[0].Reason
+	}
+	if got := takes(); got != "it failed there too often" {
+		t.Errorf("soon after: %q", got)
+	}
+	s.base.Now = func() time.Time { return time.Now().Add(s.Room.cfg.Placing.Forgiven + time.Minute) }
+	if got := takes(); got != "" {
+		t.Errorf("when it is forgiven: %q", got)
 	}
 }
 
@@ -362,5 +554,54 @@ func TestStoppedStays(t *testing.T) {
 	s.later(10 * time.Minute)
 	if all := s.Suspects(); len(all) != 0 {
 		t.Errorf("its host is to be fenced: %+v", all)
+	}
+}
+
+// TestNameTaken: a host that has another container of the name is given no workload, and says
+// so. A copy of the workload itself is no other container.
+func TestNameTaken(t *testing.T) {
+	s := fleet(t)
+	other, own := protocol.CTID{6: 0x70, 8: 0x80, 9: 77}, protocol.CTID{6: 0x70, 8: 0x80, 9: 1}
+	has := func(h protocol.HostID, id protocol.CTID, name, state string) {
+		t.Helper()
+		s.tell(h, func(h *core.Host) {
+			h.Inventory.Containers = []protocol.Container{{CTID: id, Name: name, Runtime: "lxc", State: state}}
+		})
+	}
+	has("b", other, "web", "stopped")
+	has("c", protocol.CTID{}, "web", "running") // foreign
+	const why = "it has another container of this name"
+	if _, err := s.Choose(t.Context(), sized("web", 1), placement.Wants{Rules: []placement.Rule{{Host: "b", Must: true}}}); err == nil || !strings.Contains(err.Error(), "b: "+why) {
+		t.Errorf("a new one where its name is taken: %v", err)
+	}
+	if h := s.made("web", 1, placement.Wants{}); h != "a" {
+		t.Fatalf("it is on %s", h)
+	}
+	has("a", own, "web", running)
+	s.obey(10 * time.Second)
+	if err := s.SetAvailability(t.Context(), admin, "a", core.Draining, "", 0); err != nil {
+		t.Fatal(err)
+	}
+	s.obey(time.Minute)
+	steps, err := s.Plan(t.Context(), WhatIf{})
+	if s.on() != "web held a" || err != nil || len(steps) != 1 || !strings.Contains(steps[0].Why, "b: "+why) || !strings.Contains(steps[0].Why, "c: "+why) {
+		t.Errorf("%s; plan %+v, %v", s.on(), steps, err)
+	}
+	said, err := s.Explain(t.Context(), "web")
+	if i := slices.IndexFunc(said.Verdicts, func(v placement.Verdict) bool { return v.Host == "c" }); err != nil || i < 0 || !strings.Contains(said.Verdicts[i].Reason, why) {
+		t.Errorf("why: %+v, %v", said.Verdicts, err)
+	}
+	has("b", own, "web", "stopped") // what it held before
+	s.obey(time.Minute)
+	if got := s.on(); got != "web held b" {
+		t.Errorf("with a copy of its own there: %s", got)
+	}
+	if err := s.SetAvailability(t.Context(), admin, "a", core.Open, "", 0); err != nil {
+		t.Fatal(err)
+	}
+	s.tell("a", func(h *core.Host) { h.Inventory.Containers = nil })
+	s.tell("b", func(h *core.Host) { h.Inventory.Containers = nil }) // it has not told yet
+	if h := s.made("web", 2, placement.Wants{}); h != "a" {
+		t.Errorf("a second one of the name is on %s", h)
 	}
 }

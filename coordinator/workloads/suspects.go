@@ -40,11 +40,20 @@ func (r *Room) HeardMS(host protocol.HostID) int64 {
 	return 0
 }
 
+// Maintenance reports whether nothing is decided about a host.
+func (r *Room) Maintenance(host protocol.HostID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.hosts[host]
+	return h != nil && h.availability.State == core.Maintenance
+}
+
 // Lease is how a host stands.
 type Lease struct {
 	Fence    unique.SelfFence // what it has shown; empty if it was not heard
 	Pausable bool
-	LeftMS   int64 // of its lease, as far as is known here; 0 if it has ended
+	LeftMS   int64    // of its lease, as far as is known here; 0 if it has ended
+	Features []string // that it has told of; nil if it was not heard since the start
 }
 
 // Standing tells how a host stands.
@@ -55,7 +64,7 @@ func (r *Room) Standing(host protocol.HostID) (l Lease) {
 	if h == nil {
 		return l
 	}
-	l = Lease{Fence: h.Fence, Pausable: h.Pausable}
+	l = Lease{Fence: h.Fence, Pausable: h.Pausable, Features: h.features}
 	if h.heardMS > 0 {
 		l.LeftMS = max(0, h.heardMS+r.cfg.Timing.TTL.Milliseconds()-r.base.Boot())
 	}
@@ -68,7 +77,7 @@ func (r *Room) OurSide() (settling bool, why string) {
 	defer r.mu.Unlock()
 	v := r.view()
 	if r.ourSide(v) {
-		why = "half of the hosts went at once, so our own side may be what failed"
+		why = "half of the hosts went at once, or none was heard for a while, so our own side may be what failed"
 	}
 	return v.Settling(), why
 }
