@@ -32,6 +32,7 @@ var (
 	ErrRole         = fmt.Errorf("%w", ErrDenied)   // the role of the actor is too low
 	ErrUnknownHost  = fmt.Errorf("%w", ErrNotFound) // the host does not exist
 	ErrChanged      = fmt.Errorf("%w", ErrConflict) // it is not as the requester read it
+	ErrUnread       = fmt.Errorf("%w", ErrConflict) // it is there, and the requester has not said which one was read
 	ErrBadReference = fmt.Errorf("%w", ErrInvalid)  // the text cannot name an action
 )
 

@@ -40,13 +40,19 @@ func Tag(v any) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// Unread stands for the tag that a requester has not sent: such a change makes what is not
+// there, and touches nothing that is.
+const Unread = "*unread"
+
 // AsRead refuses the change of a thing that is not as the requester has read it: as is the
 // tag that was read, and is the tag of now, empty if the thing is not there. Of an empty as
-// any will do. It belongs in the transaction of the change.
+// any will do, and of [Unread] none. It belongs in the transaction of the change.
 func AsRead(thing, as, is string) error {
-	switch as {
-	case "", is:
+	switch {
+	case as == "", as == is, as == Unread && is == "":
 		return nil
+	case as == Unread:
+		return fmt.Errorf("%w: %s is there, and the request does not say which version of it was read; send its ETag as If-Match, or If-Match: * to replace or remove any version", ErrUnread, thing)
 	}
 	became := "was changed"
 	if is == "" {

@@ -110,6 +110,8 @@ type Grants interface {
 	// Told takes the containers of an inventory of a host that is durable. It is memory
 	// alone.
 	Told(host protocol.HostID, all []protocol.Container)
+	// Untold reports, once in a while, that a host which is back has not told what it has since.
+	Untold(host protocol.HostID) bool
 }
 
 // Samples takes what hosts have measured, for a database. It is safe for concurrent use, and

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,6 +43,7 @@ func (c *Conversations) link(h protocol.HostID) *link {
 	defer c.mu.Unlock()
 	l, ok := c.links[h]
 	if !ok {
+		h = protocol.HostID(strings.Clone(string(h))) // it is a part of the packet that came
 		l = &link{c: c, host: h, telling: make(chan struct{}, 1)}
 		l.inbox.limit, l.inbox.take = maxInboxBytes, l.take
 		l.chunks.limit, l.chunks.take = maxChunkBytes, l.takeChunks
@@ -317,6 +319,10 @@ func (l *link) tick(ctx context.Context) {
 	}
 	l.tellPresence()
 	if _, _, ok := l.presence.reachable(now); ok {
+		if l.c.cfg.Grants.Untold(l.host) { // one that returned on its old connection tells by itself only what changes
+			l.wantFull()
+			l.receipt()
+		}
 		l.c.cfg.Output.Reask(l.host)
 		l.askOutput()
 		l.sendWaiting(ctx)

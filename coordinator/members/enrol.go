@@ -116,7 +116,7 @@ func checkLabels(labels []string) error {
 			return fmt.Errorf("%w: label %.60q: want NAME=VALUE, each name once", core.ErrInvalid, l)
 		}
 		if !ident.Selectable(l) {
-			return fmt.Errorf("%w: label %.60q: a label holds no comma and no line break", core.ErrInvalid, l)
+			return fmt.Errorf("%w: label %.60q: a label holds no comma and no line break, and its value begins with no =", core.ErrInvalid, l)
 		}
 		seen[k] = true
 	}

@@ -203,8 +203,8 @@ func (r *Room) relabel(ctx context.Context, by core.Actor, id protocol.HostID, a
 			return ofHost(id, err)
 		}
 		before := h.Labels
-		if as != "" && as != LabelTag(before) {
-			return fmt.Errorf("%w: the labels of host %s are %s now", core.ErrChanged, id, strings.Join(texts(before), ","))
+		if err := core.AsRead(fmt.Sprintf("the list of labels of host %s", id), as, LabelTag(before)); err != nil {
+			return err
 		}
 		h.Labels = change(before)
 		if len(h.Labels) > maxHostLabels {

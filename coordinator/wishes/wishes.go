@@ -59,7 +59,7 @@ func Read(p *api.Wishes) (w placement.Wants, err error) {
 		}
 		w.Discovery = append(w.Discovery, d)
 	}
-	w.Priority = p.Priority
+	w.Priority, w.After = p.Priority, p.After
 	if err := w.Check(); err != nil {
 		return w, fmt.Errorf("place: %w", err)
 	}
@@ -98,6 +98,6 @@ func Text(w placement.Wants) (p api.Wishes) {
 	for _, d := range w.Discovery {
 		p.Discover = append(p.Discover, d.String())
 	}
-	p.Selector, p.Priority = strings.Join(terms, ","), w.Priority
+	p.Selector, p.Priority, p.After = strings.Join(terms, ","), w.Priority, w.After
 	return p
 }

@@ -12,7 +12,7 @@ import (
 func TestWishesAreShownAsTheyWereGiven(t *testing.T) {
 	want := api.Wishes{
 		Selector: "site=lab,tier!=db", Prefer: []string{"disk=ssd:50"}, Avoid: []string{"rack=7:100"}, Near: []string{"cache"}, Apart: []string{"web:50"},
-		Discover: []string{"never:rack=7", "exclusive:host=edge-01"}, Priority: 3,
+		Discover: []string{"never:rack=7", "exclusive:host=edge-01"}, Priority: 3, After: []string{"cache", "dns"},
 	}
 	wants, err := Read(&want)
 	if err != nil {
