@@ -59,10 +59,14 @@ func (s Shift) attribute(name string, value []byte) []byte {
 
 // Copy makes a copy of a tree in a directory that does not exist: with owners, modes,
 // times, attributes, holes, devices and hard links. Where the file system can share data
-// between files, it does. free is how many bytes of the file system stay free. Nothing is
-// synced; what an error leaves has to be removed.
+// between files, it does; a tree that [Make] has made is copied as it is at one moment
+// where the file system can. free is how many bytes of the file system stay free. Nothing
+// is synced; what an error leaves has to be removed.
 func Copy(ctx context.Context, from, to string, free uint64, shift Shift) (Copied, error) {
-	if err := os.Mkdir(to, 0o700); err != nil {
+	if made, done, err := snapshot(ctx, from, to, shift); done || err != nil {
+		return made, err
+	}
+	if err := Make(to, 0o700); err != nil {
 		return Copied{}, err
 	}
 	fd, err := unix.Open(to, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
