@@ -15,9 +15,9 @@ import (
 
 // record is what the helper has written down of a container, as far as this package reads it.
 type record struct {
-	Template, Digest string
-	Argv             []string
-	IDs              container.IDRange
+	Template, Digest, Tree string
+	Argv                   []string
+	IDs                    container.IDRange
 }
 
 func readRecord(dir string) (rec record, err error) {

@@ -54,6 +54,11 @@ func (r *Runtime) stoppedFiles(info container.Info) (container.Files, error) {
 		return container.Files{}, fmt.Errorf("lxc files %q: %w", info.Name, err)
 	}
 	f := container.Files{Root: filepath.Join(dir, "rootfs")}
+	shared, err := r.shared.files(dir)
+	if err != nil {
+		return container.Files{}, fmt.Errorf("lxc files %q: its record: %w", info.Name, err)
+	}
+	f.Shared = shared
 	for line := range strings.Lines(string(b)) {
 		key, value, _ := strings.Cut(line, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)

@@ -19,15 +19,16 @@ import (
 	"github.com/hostler-io/hostler/lxc"
 )
 
-// withImages is a machine that fetches images from a registry of its own.
-func withImages(t *testing.T) (m *machine, registry string) {
+// withImages is a machine that fetches images from a registry of its own; share has new
+// containers share files where that can be.
+func withImages(t *testing.T, share ...bool) (m *machine, registry string) {
 	t.Helper()
 	registry = podmantest.Registry(t)
 	images, err := image.Open(image.Config{Dir: t.TempDir(), Registries: image.Registries{Insecure: []string{registry}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newMachine(t, func(c *lxc.Config) { c.Images = images }), registry
+	return newMachine(t, func(c *lxc.Config) { c.Images, c.Share = images, slices.Contains(share, true) }), registry
 }
 
 // busybox is a layer that is a whole small system.
@@ -127,8 +128,11 @@ func TestTemplateShaped(t *testing.T) {
 		t.Errorf("the variables of its first process are %q, %v", env, err)
 	}
 	raw, err := os.ReadFile(filepath.Join(m.cfg.LXCPath, spec.Name, "config"))
-	if err != nil || !strings.Contains(string(raw), "lxc.uts.name = shaped\n") || strings.Count(string(raw), "lxc.uts.name") != 1 {
-		t.Errorf("its configuration is %s, %v", raw, err)
+	for _, line := range []string{"lxc.uts.name = shaped\n", "lxc.start.auto = 0\n"} { // LXC's own service starts nothing
+		key, _, _ := strings.Cut(line, " ")
+		if err != nil || !strings.Contains(string(raw), line) || strings.Count(string(raw), key) != 1 {
+			t.Errorf("its configuration is %s, %v, want %s", raw, err, line)
+		}
 	}
 }
 

@@ -29,6 +29,9 @@ type Config struct {
 	// else may use them. Default: 4,096 ranges above those that LXD and Incus take by
 	// themselves, within those that systemd leaves to containers.
 	IDs container.IDRange
+	// Share has new containers of an image share its files, where the kernel and the file system
+	// can; see [container.Sharer].
+	Share bool
 	// Images are what containers are made from, beside templates. Default: none.
 	Images container.Images
 	// Monitor is liblxc's program lxc-monitor, by absolute path; default
@@ -111,6 +114,8 @@ type helper interface {
 type Runtime struct {
 	upgrading
 	groups
+	shared
+	ground
 	cfg    Config
 	helper helper
 	inits  inits
@@ -129,6 +134,7 @@ var (
 	_ container.Logger   = (*Runtime)(nil)
 	_ container.Watcher  = (*Runtime)(nil)
 	_ container.Busy     = (*Runtime)(nil)
+	_ container.Sharer   = (*Runtime)(nil)
 	_ container.Tidier   = (*Runtime)(nil)
 )
 
@@ -138,15 +144,19 @@ func New(cfg Config) (*Runtime, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	r := &Runtime{cfg: cfg, helper: &process{program: runner.Sealed{Path: cfg.Helper}}}
+	r := &Runtime{ground: ground(cfg.LXCPath), cfg: cfg, helper: &process{program: runner.Sealed{Path: cfg.Helper}}}
 	r.upgrading = upgrading{r}
+	r.shared.r = r
 	return r, nil
 }
 
 // Probe tells whether LXC can be used on this host. An error that matches
 // container.ErrUnsupported names what is missing: the helper, or liblxc.
 func (r *Runtime) Probe(ctx context.Context) error {
-	_, err := r.call(ctx, wire.OpProbe, r.cfg.Deadlines.Query, wire.Request{})
+	a, err := r.call(ctx, wire.OpProbe, r.cfg.Deadlines.Query, wire.Request{})
+	if err == nil {
+		r.alone.Store(&a.Alone)
+	}
 	return err
 }
 
@@ -339,7 +349,7 @@ func (r *Runtime) call(ctx context.Context, op string, limit time.Duration, req 
 	deadline, _ := ctx.Deadline()
 	req.Version = wire.Version
 	req.LXCPath, req.Helper = r.cfg.LXCPath, r.cfg.Helper
-	req.LockDir = r.cfg.LockDir
+	req.LockDir, req.Share = r.cfg.LockDir, r.cfg.Share
 	req.IDs = r.cfg.IDs
 	req.Timeout = time.Until(deadline)
 

@@ -48,7 +48,10 @@ func (r *Runtime) Promote(ctx context.Context, name string, p container.Promotio
 		if err != nil {
 			return "", err
 		}
-		_, err = rootfs.ArchiveAnew(ctx, filepath.Join(dir, "rootfs"), rec.IDs, io.MultiWriter(z, plain))
+		err = r.WithTree(ctx, name, func(root string) error {
+			_, err := rootfs.ArchiveAnew(ctx, root, rec.IDs, io.MultiWriter(z, plain))
+			return err
+		})
 		return "sha256:" + hex.EncodeToString(plain.Sum(nil)), errors.Join(err, z.Close())
 	})
 	if err != nil {

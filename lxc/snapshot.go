@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/tree"
 	"github.com/hostler-io/hostler/lxc/internal/wire"
 	"github.com/hostler-io/hostler/snapshot"
 )
@@ -47,3 +48,10 @@ func (r *Runtime) Snapshots(_ context.Context, name string) ([]container.Snapsho
 	}
 	return snapshot.Dir{Path: filepath.Join(r.cfg.LXCPath, name, wire.SnapshotDir)}.List()
 }
+
+// ground is the directory of the containers.
+type ground string
+
+// Subvolumes reports whether the files of containers that are made now are subvolumes of
+// btrfs, of which snapshots and clones are made at once and as they are at one moment.
+func (g ground) Subvolumes() bool { return tree.Subvolumes(string(g)) }

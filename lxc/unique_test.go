@@ -3,11 +3,15 @@
 package lxc_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/image/imagetest"
@@ -32,6 +36,61 @@ func TestImageIsUnique(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard(t, filepath.Join(m.cfg.LXCPath, spec.Name, "rootfs/home/said"), "1.2.3 in 1.2.3\n")
+}
+
+// TestEpochIsShown: whoever asks LXC about a unique container that runs is told its epoch, as by
+// a label that is set at each start.
+func TestEpochIsShown(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.specs()
+	spec.Unique = true
+	if err := m.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	for _, epoch := range []string{"1.2.3", "1.2.4"} {
+		if _, err := m.StartOn(t.Context(), spec.Name, container.Terms{Epoch: epoch, UntilMS: 1 << 60}); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command("lxc-ls", "-P", m.cfg.LXCPath, "--fancy", "--fancy-format", "NAME,GROUPS").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "hostler.epoch="+epoch) {
+			t.Errorf("under epoch %s LXC shows %q, %v", epoch, out, err)
+		}
+		if _, err := m.Stop(t.Context(), spec.Name, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMonitorDies: the death of a container's monitor is the death of the container, so none
+// goes on that nothing would tell of.
+func TestMonitorDies(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	info := m.start(t, spec.Name)
+	fd, err := unix.PidfdOpen(info.InitPID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	stat := read(t, fmt.Sprintf("/proc/%d/stat", info.InitPID))
+	var monitor int
+	if _, err := fmt.Sscanf(stat[strings.LastIndexByte(stat, ')')+1:], " %s %d", new(string), &monitor); err != nil || monitor < 2 {
+		t.Fatalf("the monitor of process %d is %d, %v", info.InitPID, monitor, err)
+	}
+	if err := unix.Kill(monitor, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20_000); n != 1 {
+		t.Errorf("the container outlives its monitor: %v", err)
+	}
+	// The monitor would have taken its control groups away, and the next one makes others.
+	left := cgroups(t, spec.Name)
+	slices.Sort(left)
+	for _, group := range slices.Backward(left) {
+		if err := os.Remove(group); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestUniqueBefore: a container that was made before starts wanted a permit wants one from

@@ -35,6 +35,46 @@ func ArchiveAnew(ctx context.Context, root string, ids container.IDRange, w io.W
 	return archive(root, &archiving{ctx: ctx, ids: ids, out: tar.NewWriter(w), links: make(map[inode]string), anew: true})
 }
 
+// Delta says which part of a root directory an archive is to hold, so that it is laid over
+// the tree that it was compared with.
+type Delta struct {
+	// Gone are the paths of that tree that are no more, each directory in place of what was
+	// below it.
+	Gone []string
+	// Changed tells whether an entry belongs in the archive. It is asked once about each that
+	// an archive can hold, before it is read.
+	Changed func(name string, st *unix.Stat_t) bool
+	// Entries and Bytes are what the archives below come to, which count, too.
+	Entries int
+	Bytes   int64
+}
+
+// ArchiveDelta is Archive of that part.
+func ArchiveDelta(ctx context.Context, root string, ids container.IDRange, w io.Writer, d Delta) (entries int, err error) {
+	a := &archiving{ctx: ctx, ids: ids, out: tar.NewWriter(w), links: make(map[inode]string), changed: d.Changed, entries: d.Entries, bytes: d.Bytes}
+	for _, name := range d.Gone {
+		a.entries++
+		if err := a.out.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Format: tar.FormatPAX, PAXRecords: map[string]string{gone: "1"}}); err != nil {
+			return 0, err
+		}
+	}
+	entries, err = archive(root, a)
+	return entries - d.Entries, err
+}
+
+// gone is the record of an entry of a delta that stands for a path that is no more. Names
+// that users choose stand in records of other names.
+const gone = "HOSTLER.gone"
+
+// Archived reports whether an archive can hold a file of that mode.
+func Archived(mode uint32) bool {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFDIR, unix.S_IFLNK, unix.S_IFIFO, unix.S_IFREG:
+		return true
+	}
+	return false
+}
+
 func archive(root string, a *archiving) (entries int, err error) {
 	if a.anew {
 		var err error
@@ -54,8 +94,9 @@ type archiving struct {
 	out     *tar.Writer
 	links   map[inode]string // files with several names
 	entries int
-	bytes   int64 // of all files, holes counted
-	anew    bool  // what is the container's alone is left out
+	bytes   int64                                   // of all files, holes counted
+	anew    bool                                    // what is the container's alone is left out
+	changed func(name string, st *unix.Stat_t) bool // nil: all belongs in it
 	// keys and identities are the files that are the container's alone.
 	keys, identities map[inode]bool
 }
@@ -77,6 +118,9 @@ func (a *archiving) put(e *tree.Entry) error {
 		return context.Cause(a.ctx)
 	}
 	if a.anew && !e.IsDir() && (isKey(e.Path) || a.keys[inodeOf(&e.Stat)]) {
+		return nil
+	}
+	if a.changed != nil && (!Archived(e.Stat.Mode) || !a.changed(e.Path, &e.Stat)) {
 		return nil
 	}
 	h := &tar.Header{

@@ -50,7 +50,7 @@ func (t *Tree) LayFile(l container.Layer) error {
 		return err
 	}
 	defer end()
-	t.plain = l.Plain
+	t.plain, t.delta = l.Plain, l.Delta
 	sum := sha256.New()
 	if err := t.Lay(io.TeeReader(r, sum)); err != nil {
 		return err

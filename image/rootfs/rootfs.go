@@ -44,6 +44,7 @@ type Tree struct {
 	checked int64 // of bytes, when the free space was looked at
 	seed    maphash.Seed
 	plain   bool                // nothing of the layer hides anything
+	delta   bool                // entries of the layer may stand for what is gone
 	laid    map[uint64]struct{} // paths of the layer that is being laid
 	parent  struct {            // the one that was used last
 		name string
@@ -101,6 +102,9 @@ func (t *Tree) put(h *tar.Header, content io.Reader) error {
 	name, err := clean(h.Name)
 	if err != nil {
 		return err
+	}
+	if t.delta && h.PAXRecords[gone] != "" {
+		return t.drop(name)
 	}
 	if name == "." {
 		if h.Typeflag != tar.TypeDir {
@@ -269,6 +273,24 @@ func (t *Tree) hide(dir, name string) error {
 	}
 	t.forget()
 	return remove(parent, name)
+}
+
+// drop removes a path that is no more. A link on the way was laid in place of a directory, so
+// nothing is there any more.
+func (t *Tree) drop(name string) error {
+	if name == "." {
+		return fmt.Errorf("%w: it removes the root", ErrLayer)
+	}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}
+	parent, err := unix.Openat2(t.root, path.Dir(name), &how)
+	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t.forget()
+	return errors.Join(remove(parent, path.Base(name)), unix.Close(parent))
 }
 
 // hideAll removes what the layers below have in a directory.

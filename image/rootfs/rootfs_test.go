@@ -339,6 +339,41 @@ func TestLayFile(t *testing.T) {
 	}
 }
 
+// FuzzDelta lays whatever comes over a tree, as what has changed in it.
+func FuzzDelta(f *testing.F) {
+	gone := func(name string) imagetest.Entry {
+		return imagetest.Entry{Header: tar.Header{Typeflag: tar.TypeReg, Name: name, Format: tar.FormatPAX, PAXRecords: map[string]string{"HOSTLER.gone": "1"}}}
+	}
+	below := imagetest.Layer(f, dir("a"), file("a/b", "c"), link(tar.TypeSymlink, "s", "../.."))
+	f.Add(imagetest.Layer(f, gone("a/b"), gone("s"), gone("none/x")))
+	f.Add(imagetest.Layer(f, gone("s/canary"), gone("../canary"), gone(".")))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		base := t.TempDir()
+		canary, root := filepath.Join(base, "canary"), filepath.Join(base, "x", "root")
+		if err := errors.Join(os.WriteFile(canary, []byte("alive"), 0o600), os.MkdirAll(root, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		tree, err := rootfs.New(root, container.IDRange{}, rootfs.Limits{Entries: 1000, Bytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tree.Close()
+		for i, layer := range [][]byte{below, raw} {
+			path := filepath.Join(base, fmt.Sprint("layer", i))
+			if err := os.WriteFile(path, layer, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_ = tree.LayFile(container.Layer{Path: path, Plain: true, Delta: i > 0}) // what it refuses it refuses
+		}
+		if i, err := os.Stat(root); err != nil || !i.IsDir() {
+			t.Errorf("the root is gone: %v", err)
+		}
+		if b, err := os.ReadFile(canary); err != nil || string(b) != "alive" {
+			t.Errorf("what is outside was touched: %q, %v", b, err)
+		}
+	})
+}
+
 // FuzzLay lays whatever comes, and looks whether anything outside was touched.
 func FuzzLay(f *testing.F) {
 	f.Add(imagetest.Layer(f, dir("a"), file("a/b", "c"), link(tar.TypeSymlink, "s", "../.."), file("s/canary", "x")))

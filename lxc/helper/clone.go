@@ -39,13 +39,14 @@ func (h cloning) clone(from string, spec container.CreateSpec) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
-	rec := record{CTID: spec.CTID, Template: t.record.Template, Digest: t.record.Digest, Argv: t.record.Argv, Hostname: spec.Hostname, Mounts: spec.Mounts, State: recordCreating}
-	return h.produce(spec, &rec, func() error { return h.duplicate(t, spec, rec.IDs) })
+	rec := record{CTID: spec.CTID, Template: t.record.Template, Digest: t.record.Digest, Argv: t.record.Argv, Hostname: spec.Hostname, Mounts: spec.Mounts, State: recordCreating, Tree: t.record.Tree}
+	return h.produce(spec, &rec, func() error { return h.duplicate(t, spec, rec) })
 }
 
 // duplicate copies the files of a container, and its configuration but for what is its
 // own.
-func (h cloning) duplicate(from *target, spec container.CreateSpec, ids container.IDRange) error {
+func (h cloning) duplicate(from *target, spec container.CreateSpec, rec record) (err error) {
+	ids := rec.IDs
 	source, err := h.open(from.name)
 	if err != nil {
 		return err
@@ -55,9 +56,20 @@ func (h cloning) duplicate(from *target, spec container.CreateSpec, ids containe
 	defer cancel()
 	to := filepath.Join(h.dir(spec.Name), "rootfs")
 	shift := tree.Shift{From: from.record.IDs.First, To: ids.First, Count: ids.Count}
-	if _, err := tree.Copy(ctx, filepath.Join(h.dir(from.name), "rootfs"), to, cloneReserve, shift); err != nil {
+	own := from.record.own()
+	if _, err := tree.Copy(ctx, filepath.Join(h.dir(from.name), own), filepath.Join(h.dir(spec.Name), own), cloneReserve, shift); err != nil {
 		return fmt.Errorf("copying the files of %s: %w", from.name, err)
 	}
+	if rec.Tree != "" {
+		if err := sharing(h).tree(h.dir(spec.Name), rec).MakePlaces(); err != nil {
+			return err
+		}
+	}
+	end, err := sharing(h).merge(h.dir(spec.Name), rec)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	if err := errors.Join(rootfs.Renew(to), signpost(to, strings.Join(source.ConfigItem("lxc.uts.name"), ""), spec.Called())); err != nil {
 		return err
 	}
@@ -69,8 +81,8 @@ func (h cloning) duplicate(from *target, spec container.CreateSpec, ids containe
 	if err := inherit(c, source.ConfigFileName(), from.record.Mounts); err != nil {
 		return err
 	}
-	own := append(networkSettings(spec.Network), setting{"lxc.rootfs.path", "dir:" + to}, setting{"lxc.uts.name", spec.Called()})
-	if err := apply(c, slices.Concat(own, unprivileged(c, ids), mounting(spec.Mounts))); err != nil {
+	settings := append(networkSettings(spec.Network), setting{"lxc.rootfs.path", "dir:" + to}, setting{"lxc.uts.name", spec.Called()})
+	if err := apply(c, slices.Concat(settings, unprivileged(c, ids), mounting(spec.Mounts))); err != nil {
 		return err
 	}
 	if err := c.SaveConfigFile(c.ConfigFileName()); err != nil {

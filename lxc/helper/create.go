@@ -19,6 +19,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/internal/tree"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -47,6 +48,9 @@ func (h *host) create(spec container.CreateSpec, img *container.Image) error {
 		}
 		make = func() error { return h.build(spec, rec.IDs, template) }
 	}
+	if img != nil {
+		rec.Tree = sharing{h}.sharable(spec, img)
+	}
 	return h.produce(spec, &rec, make)
 }
 
@@ -71,7 +75,7 @@ func (h *host) produce(spec container.CreateSpec, rec *record, make func() error
 		return err
 	}
 	if err := make(); err != nil {
-		return errors.Join(err, h.erase(spec.Name))
+		return errors.Join(err, h.erase(spec.Name), sharing{h}.sweepTrees())
 	}
 	if spec.Unique {
 		if err := (starts{h}).refuse(spec.Name); err != nil {
@@ -166,6 +170,11 @@ func (h *host) build(spec container.CreateSpec, ids container.IDRange, template 
 	if err := configure(c, spec); err != nil {
 		return err
 	}
+	if root := filepath.Join(h.dir(spec.Name), "rootfs"); tree.Subvolumes(h.path) {
+		if err := tree.Make(root, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
 	c.SetVerbosity(golxc.Verbose) // the template's words end in our standard error
 	if err := c.Create(golxc.TemplateOptions{Template: template, Backend: golxc.Directory}); err != nil {
 		return fmt.Errorf("template %s: %w", spec.Template, err)
@@ -254,10 +263,12 @@ func (h *host) amend(spec container.CreateSpec, ids container.IDRange, more ...s
 		return err
 	}
 	defer c.Release()
-	if err := c.ClearConfigItem("lxc.uts.name"); err != nil { // a template writes its own
-		return fmt.Errorf("clearing lxc.uts.name: %w", err)
+	for _, key := range []string{"lxc.uts.name", autostart} { // a template writes its own
+		if err := c.ClearConfigItem(key); err != nil {
+			return fmt.Errorf("clearing %s: %w", key, err)
+		}
 	}
-	settings := slices.Concat(confinement(c), terminals(c), profiles(c), unprivileged(c, ids), mounting(spec.Mounts), more, []setting{{"lxc.uts.name", spec.Called()}})
+	settings := slices.Concat(confinement(c), terminals(c), profiles(c), unprivileged(c, ids), mounting(spec.Mounts), more, []setting{{"lxc.uts.name", spec.Called()}, {autostart, "0"}}) // the agent starts it, and nothing else
 	if err := apply(c, settings); err != nil {
 		return err
 	}
@@ -361,6 +372,9 @@ func (h *host) destroy(name string) error {
 		return err
 	}
 	if err := h.erase(name); err != nil {
+		return err
+	}
+	if err := (sharing{h}).sweepTrees(); err != nil {
 		return err
 	}
 	failpoint.Before(failpoint.ContainerLockFreed)

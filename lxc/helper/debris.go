@@ -40,6 +40,9 @@ func (h *host) sweepDebris() error {
 			}
 		}
 	}
+	if err := (sharing{h}).sweepTrees(); err != nil {
+		return err
+	}
 	locks, err := os.ReadDir(h.locks)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -86,7 +86,7 @@ func (h survey) debris() ([]container.Debris, error) {
 	for _, e := range entries {
 		all = append(all, h.entry(e.Name())...)
 	}
-	return all, nil
+	return append(all, h.unusedTrees()...), nil
 }
 
 // entry looks at what lies in the directory of the containers.
@@ -121,7 +121,7 @@ func (h survey) examine(name string, r record) (all []container.Debris) {
 	case r.State == recordDestroying:
 		return h.halfContainer(name, "its removal was ordered and cut short", func() error { return h.destroy(name) })
 	}
-	all = h.halfSnapshots(name)
+	all = h.halfSnapshots(name, r)
 	if r.Renaming {
 		d := container.Debris{Kind: "half renamed container", Object: h.dir(name), Cause: "the name in its configuration differs from its directory", Repair: "put the name of the directory into the configuration"}
 		if h.repair {

@@ -73,6 +73,8 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 	}
 	h := &host{
 		path:     filepath.Clean(req.LXCPath),
+		trees:    filepath.Join(req.LXCPath, wire.TreesDir),
+		share:    req.Share,
 		locks:    req.LockDir,
 		program:  req.Helper,
 		ids:      req.IDs,
@@ -87,7 +89,7 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 	}
 	switch op {
 	case wire.OpProbe:
-		return wire.Answer{Liblxc: golxc.Version()}, h.sweepDebris()
+		return wire.Answer{Liblxc: golxc.Version(), Alone: sharing{h}.alone()}, h.sweepDebris()
 	case wire.OpList:
 		infos, err := h.list()
 		return wire.Answer{Infos: infos}, err
@@ -139,6 +141,9 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 // host is the LXC installation that one operation works on.
 type host struct {
 	path     string // directory of the containers
+	trees    string // directory of the files that they share
+	share    bool   // new ones share files
+	parted   bool   // this thread has a table of mounts of its own
 	locks    string // directory of the locks
 	program  string // path of the helper
 	ids      container.IDRange

@@ -165,11 +165,7 @@ func namespace(of string) string {
 
 // parent is that of a process; 0 if it is gone.
 func parent(pid int) int {
-	fields, err := rundir.Stat(pid)
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.Atoi(string(fields[1]))
+	n, err := rundir.Parent(pid)
 	if err != nil {
 		return 0
 	}

@@ -21,16 +21,24 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/image/rootfs"
+	"github.com/hostler-io/hostler/internal/tree"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // unpack makes the root directory and the configuration of a container from an image,
 // and notes in its record what it is and runs.
-func (h *host) unpack(spec container.CreateSpec, img *container.Image, rec *record) error {
+func (h *host) unpack(spec container.CreateSpec, img *container.Image, rec *record) (err error) {
 	dir := filepath.Join(h.dir(spec.Name), "rootfs")
-	if err := lay(dir, img, rec.IDs); err != nil {
+	end := func() error { return nil }
+	if rec.Tree == "" {
+		err = lay(dir, img, rec.IDs)
+	} else {
+		end, err = sharing{h}.stack(h.dir(spec.Name), *rec, img)
+	}
+	if err != nil {
 		return fmt.Errorf("image %s: %w", img.Reference, err)
 	}
+	defer func() { err = errors.Join(err, end()) }()
 	argv, run, err := commandOf(dir, asked(spec, img), spec)
 	if err != nil {
 		return fmt.Errorf("image %s: %w", img.Reference, err)
@@ -76,7 +84,7 @@ func (h *host) unpack(spec container.CreateSpec, img *container.Image, rec *reco
 
 // lay unpacks the layers.
 func lay(dir string, img *container.Image, ids container.IDRange) error {
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := tree.Make(dir, 0o755); err != nil {
 		return err
 	}
 	return rootfs.Unpack(dir, img.Layers, ids)

@@ -51,6 +51,16 @@ func (h *host) startContainer(name string, terms container.Terms) (err error) {
 			return fmt.Errorf("%w: it does not finish stopping", container.ErrBusy)
 		}
 	}
+	// The monitor, which liblxc forks, has this mounted as well, for as long as it lives.
+	unmerge, err := sharing{h}.merge(h.dir(name), t.record)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unmerge())
+		}
+	}()
 	if err := mountpoints(h, name, t.record); err != nil {
 		return err
 	}

@@ -71,6 +71,7 @@ func (h *host) base(name string) (container.Info, bool) {
 	if err != nil {
 		return info, true // foreign, or as good as: nobody can say whose it is
 	}
+	info.Shared = r.Tree != ""
 	info.CTID, info.Template, info.Digest, info.Privileged, info.IDs = r.CTID, r.Template, r.Digest, r.IDs.Count == 0, r.IDs
 	return info, r.State == recordReady
 }

@@ -16,6 +16,9 @@ import (
 const (
 	recordFile    = "hostler.json"
 	recordVersion = 1
+	// sharedVersion is that of a record with a tree: an earlier helper would take the
+	// container for one without files.
+	sharedVersion = 2
 	maxRecord     = 256 << 10
 )
 
@@ -26,6 +29,9 @@ type record struct {
 	Template string
 	// Digest of the image that it was made from; empty if it was a template.
 	Digest string `json:",omitzero"`
+	// Tree is what it shares with other containers of its image, see [host.tree]; empty if all
+	// of its files are its own.
+	Tree string `json:",omitzero"`
 	// Argv is the command that runs in it; empty if its configuration says that.
 	Argv []string `json:",omitzero"`
 	// Hostname that it has whatever it is called; empty if it goes by its name.
@@ -68,8 +74,11 @@ func readRecord(dir string) (record, error) {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return record{}, fmt.Errorf("reading %s: %w", path, err)
 	}
-	if r.Version != recordVersion {
-		return record{}, fmt.Errorf("reading %s: version %d, want %d", path, r.Version, recordVersion)
+	if r.Version != recordVersion && r.Version != sharedVersion {
+		return record{}, fmt.Errorf("reading %s: version %d, want %d or %d", path, r.Version, recordVersion, sharedVersion)
+	}
+	if (r.Version == sharedVersion) != treeName.MatchString(r.Tree) {
+		return record{}, fmt.Errorf("reading %s: its version is %d, and it shares %.80q", path, r.Version, r.Tree)
 	}
 	if err := container.CheckCTID(string(r.CTID)); err != nil {
 		return record{}, fmt.Errorf("reading %s: %w", path, err)
@@ -84,6 +93,9 @@ func readRecord(dir string) (record, error) {
 // writeRecord replaces the record in dir; it is durable when writeRecord returns.
 func writeRecord(dir string, r record) error {
 	r.Version = recordVersion
+	if r.Tree != "" {
+		r.Version = sharedVersion
+	}
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func (h naming) renameTo(name, to string, r record) error {
 		return err
 	}
 	failpoint.Before(failpoint.ContainerRenamed)
-	err := unix.Renameat2(unix.AT_FDCWD, h.dir(name), unix.AT_FDCWD, h.dir(to), unix.RENAME_NOREPLACE)
+	err := sharing(h).move(h.dir(name), h.dir(to), unix.RENAME_NOREPLACE)
 	if errors.Is(err, fs.ErrExist) {
 		r.Renaming = false
 		return errors.Join(fmt.Errorf("%w: the name %s is taken", container.ErrExists, to), writeRecord(h.dir(name), r))
@@ -132,7 +132,7 @@ func (h *host) settle(name string) error {
 	if err != nil || !r.Renaming {
 		return err
 	}
-	if err := h.reconfigure(name, cmp.Or(r.Hostname, name)); err != nil {
+	if err := h.reconfigure(name, r); err != nil {
 		return err
 	}
 	r.Renaming = false
@@ -144,7 +144,8 @@ func (h *host) settle(name string) error {
 
 // reconfigure writes the name of a container and that of its host into its
 // configuration, and the latter into its own file of it if that said the one before.
-func (h *host) reconfigure(name, called string) error {
+func (h *host) reconfigure(name string, r record) (err error) {
+	called := cmp.Or(r.Hostname, name)
 	c, err := h.open(name)
 	if err != nil {
 		return err
@@ -164,7 +165,11 @@ func (h *host) reconfigure(name, called string) error {
 	if err := h.replaceConfig(c, name); err != nil {
 		return err
 	}
-	return signpost(rootfs, before, called)
+	end, err := sharing{h}.merge(h.dir(name), r)
+	if err != nil {
+		return err
+	}
+	return errors.Join(signpost(rootfs, before, called), end())
 }
 
 // replaceConfig writes the configuration of a container in place of the one that it has.

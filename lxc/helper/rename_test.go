@@ -29,7 +29,7 @@ func TestInterruptedRename(t *testing.T) {
 		"configured": func(t *testing.T, h *host) {
 			mark(t, h)
 			must(t, os.Rename(h.dir("web"), h.dir("db")))
-			must(t, h.reconfigure("db", "db"))
+			must(t, h.reconfigure("db", record{CTID: id}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

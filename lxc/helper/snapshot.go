@@ -17,8 +17,8 @@ import (
 type shooting struct{ *host }
 
 // snapshots is where those of a container are: in its directory, so that they go with it.
-func (h shooting) snapshots(name string) snapshot.Dir {
-	return snapshot.Dir{Path: filepath.Join(h.dir(name), wire.SnapshotDir), Tree: filepath.Join(h.dir(name), "rootfs")}
+func (h shooting) snapshots(name string, r record) snapshot.Dir {
+	return snapshot.Dir{Path: filepath.Join(h.dir(name), wire.SnapshotDir), Tree: filepath.Join(h.dir(name), r.own())}
 }
 
 // onSnapshots does something to the snapshots of one of our containers, while nobody else
@@ -46,7 +46,7 @@ func (h shooting) onSnapshots(name string, mustStand bool, do func(context.Conte
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), h.left())
 	defer cancel()
-	err = do(ctx, h.snapshots(name))
+	err = do(ctx, h.snapshots(name, t.record))
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", container.ErrTimeout, err)
 	}
@@ -68,9 +68,9 @@ func (h shooting) shoot(op, name string, s container.Snapshot) error {
 
 // halfSnapshots are what operations on the snapshots of a container have left that were
 // cut short.
-func (h survey) halfSnapshots(name string) (all []container.Debris) {
+func (h survey) halfSnapshots(name string, r record) (all []container.Debris) {
 	s := shooting{h.host}
-	dir := s.snapshots(name)
+	dir := s.snapshots(name, r)
 	left, err := dir.Unfinished()
 	if err != nil {
 		return nil

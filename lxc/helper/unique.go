@@ -24,6 +24,10 @@ const (
 	epochFile  = "epoch"        // what the container has as [container.EpochFile]
 )
 
+// epochGroup begins the group of LXC that names the epoch of a container that runs: groups are
+// the labels that LXC has.
+const epochGroup = "hostler.epoch="
+
 // MayStart is the operation that a unique container runs before each start, and startHook
 // the setting by which it does.
 const (
@@ -120,5 +124,6 @@ func (h starts) admit(name string, rec record, terms container.Terms) (settings 
 	if err := permit.Give(path, terms.Epoch, until); err != nil {
 		return nil, end, errors.Join(err, end())
 	}
-	return append(variables([]string{container.EpochVariable + "=" + terms.Epoch}), mounting([]container.Mount{m})...), end, nil
+	settings = append(variables([]string{container.EpochVariable + "=" + terms.Epoch}), mounting([]container.Mount{m})...)
+	return append(settings, setting{"lxc.group", epochGroup + terms.Epoch}), end, nil
 }

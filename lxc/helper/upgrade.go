@@ -82,7 +82,10 @@ func (h upgrading) prepare(t *target, spec container.CreateSpec, img *container.
 		}
 	}
 	rec := record{CTID: t.record.CTID, Template: spec.Template, Hostname: spec.Hostname, Mounts: spec.Mounts, IDs: t.record.IDs, State: recordReady, Renaming: true, Upgrade: key}
-	err := next.unpack(spec, img, &rec)
+	err := sharing{next}.reserve(t.name, spec, img, &rec)
+	if err == nil {
+		err = next.unpack(spec, img, &rec)
+	}
 	if err == nil && spec.Unique {
 		err = starts{next}.refuse(t.name)
 	}
@@ -90,12 +93,28 @@ func (h upgrading) prepare(t *target, spec container.CreateSpec, img *container.
 		err = syncFilesystem(h.path)
 	}
 	if err != nil {
-		return errors.Join(err, removeTree(next.path))
+		return errors.Join(err, removeTree(next.path), sharing(h).sweepTrees())
 	}
 	failpoint.Before(failpoint.UpgradePrepared)
 	err = writeRecord(next.dir(t.name), rec)
 	failpoint.After(failpoint.UpgradePrepared)
 	return errors.Join(err, rundir.SyncDir(next.path), rundir.SyncDir(h.path))
+}
+
+// reserve notes, before anything is unpacked, what the other directory shares with other
+// containers, so that it is not removed.
+func (h sharing) reserve(name string, spec container.CreateSpec, img *container.Image, rec *record) error {
+	if rec.Tree = h.sharable(spec, img); rec.Tree == "" {
+		return nil
+	}
+	half := *rec
+	half.State = recordCreating
+	ids, err := lock(h.locks, idLock, h.patience)
+	if err != nil {
+		return err
+	}
+	defer ids.remove()
+	return writeRecord(h.dir(name), half)
 }
 
 // exchange puts the directory of an upgrade in place, or the one back that was there
@@ -108,11 +127,14 @@ func (h upgrading) exchange(t *target, key string, next bool) error {
 		return err
 	}
 	other := h.beside(t.record.CTID).dir(t.name)
-	if _, err := readRecord(other); err != nil {
+	switch r, err := readRecord(other); {
+	case err != nil:
 		return fmt.Errorf("what is to take the place of %s: %w", t.name, err)
+	case r.State != recordReady:
+		return fmt.Errorf("what is to take the place of %s is half made", t.name)
 	}
 	failpoint.Before(failpoint.FilesExchanged)
-	if err := unix.Renameat2(unix.AT_FDCWD, other, unix.AT_FDCWD, h.dir(t.name), unix.RENAME_EXCHANGE); err != nil {
+	if err := sharing(h).move(other, h.dir(t.name), unix.RENAME_EXCHANGE); err != nil {
 		return fmt.Errorf("exchanging %s for %s: %w", h.dir(t.name), other, err)
 	}
 	if err := errors.Join(rundir.SyncDir(h.path), rundir.SyncDir(filepath.Dir(other))); err != nil {
@@ -125,7 +147,7 @@ func (h upgrading) exchange(t *target, key string, next bool) error {
 // end removes the other directory.
 func (h upgrading) end(t *target) error {
 	failpoint.Before(failpoint.UpgradeEnded)
-	err := removeTree(h.beside(t.record.CTID).path)
+	err := errors.Join(removeTree(h.beside(t.record.CTID).path), sharing(h).sweepTrees())
 	failpoint.After(failpoint.UpgradeEnded)
 	return err
 }

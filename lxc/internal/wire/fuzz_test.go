@@ -13,8 +13,8 @@ import (
 // the version, and is taken as the same again.
 func FuzzWire(f *testing.F) {
 	for _, seed := range []string{
-		`{"Version":9}`, `{"Version":1}`, `{"Version":9,"Code":"failed","Reason":"no"}`, `{"Version":9,"LXCPath":"/var/lib/lxc","Timeout":1000}`,
-		`{"Version":9,"Infos":[{"Name":"web","State":"running"}]}`, `{"version":1,"VERSION":2}`, `null`, `[]`, `{"Version":9}{}`, strings.Repeat("[", 1000),
+		`{"Version":10}`, `{"Version":1}`, `{"Version":10,"Code":"failed","Reason":"no"}`, `{"Version":10,"LXCPath":"/var/lib/lxc","Timeout":1000}`,
+		`{"Version":10,"Infos":[{"Name":"web","State":"running"}]}`, `{"version":1,"VERSION":2}`, `null`, `[]`, `{"Version":10}{}`, strings.Repeat("[", 1000),
 	} {
 		f.Add([]byte(seed))
 	}

@@ -29,10 +29,15 @@ import (
 //	7 (2026-11): limits that are in force before the first process
 //	8 (2026-11): adopt, disown
 //	9 (2026-11): unique containers, which are started on terms; upgrade, exchange, exchangeback, endupgrade
-const Version = 9
+//	10 (2026-11): containers that share the files of their image
+const Version = 10
 
 // SnapshotDir is where the snapshots of a container are, in its directory.
 const SnapshotDir = "snapshots"
+
+// TreesDir is where the files of images are that containers share, beside the containers. No
+// container can be called so.
+const TreesDir = ".hostler-trees"
 
 // MaxSize bounds a request and an answer, in bytes: 10,000 containers of 400
 // bytes each.
@@ -101,6 +106,8 @@ type Request struct {
 	// Create is what create makes, or clone of the container Name, or what upgrade makes of
 	// it.
 	Create *container.CreateSpec `json:",omitzero"`
+	// Share has containers that are made of an image share its files, where that can be.
+	Share bool `json:",omitzero"`
 	// Image is what it makes it from; nil if that is a template.
 	Image *container.Image `json:",omitzero"`
 }
@@ -124,6 +131,9 @@ type Answer struct {
 	Infos []container.Info `json:",omitzero"`
 	// Debris is what debris has found.
 	Debris []container.Debris `json:",omitzero"`
+	// Alone is why containers here cannot share the files of their image, told by probe; empty if
+	// they can.
+	Alone string `json:",omitzero"`
 	// Liblxc is the library's version, told by probe.
 	Liblxc string `json:",omitzero"`
 }
