@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/hostler-io/hostler/container"
@@ -59,6 +58,28 @@ type Manifest struct {
 	// Volumes are those whose files are in it too, each behind the one before it. DiffID is
 	// that of the container's own files alone.
 	Volumes []Packed `json:"volumes,omitempty"`
+	// Encrypted tells to which keys, if the archive is an OpenPGP message. Bytes and SHA256
+	// are those of the message then, and all else is about what is in it.
+	Encrypted *Encrypted `json:"encrypted,omitempty"`
+	// Parent is what it is an increment of; nil: it is a full backup. Versions that know of no
+	// increments refuse a manifest with this member.
+	Parent *Parent `json:"parent,omitempty"`
+
+	sum string // SHA-256 of its JSON; known of one that was read
+}
+
+// Encrypted is what is known of an archive that cannot be read without a secret key.
+type Encrypted struct {
+	To    []string `json:"to"`    // fingerprints, in hexadecimal
+	Bytes int64    `json:"bytes"` // of the archive in the message
+}
+
+// inside is how long the archive is, decrypted.
+func (m *Manifest) inside() int64 {
+	if m.Encrypted != nil {
+		return m.Encrypted.Bytes
+	}
+	return m.Bytes
 }
 
 // Packed is a volume in a backup: a tar archive behind that of the container's own files.
@@ -74,6 +95,9 @@ type Packed struct {
 type Tree struct {
 	Name, Root string
 	IDs        container.IDRange
+
+	change *change   // what is archived, and listed; nil: all, and not listed
+	below  indexHead // of the backup that it is laid over
 }
 
 // MaxBytes is how long an archive may be.
@@ -92,13 +116,29 @@ type Verifier interface {
 	Verify(sig, body []byte) error
 }
 
+// Encrypter encrypts archives to keys of people; see [certs.Recipients].
+type Encrypter interface {
+	Fingerprints() []string
+	Encrypt(to io.Writer) (io.WriteCloser, error)
+}
+
+// Decrypter decrypts what an Encrypter has encrypted; see [certs.Opener].
+type Decrypter interface {
+	Decrypt(from io.Reader) (io.Reader, error)
+}
+
 // Write writes the root directory of a container, whose users have ids, its volumes, and
-// the signed manifest, which it completes.
-func Write(ctx context.Context, to io.Writer, root string, ids container.IDRange, m Manifest, key Signer, volumes ...Tree) (Manifest, error) {
+// the signed manifest, which it completes. The archive is encrypted if by is not nil.
+func Write(ctx context.Context, to io.Writer, root string, ids container.IDRange, m Manifest, key Signer, by Encrypter, volumes ...Tree) (Manifest, error) {
+	return writeTree(ctx, to, Tree{Root: root, IDs: ids}, m, key, by, volumes...)
+}
+
+// writeTree is Write of a tree that may be a part of one.
+func writeTree(ctx context.Context, to io.Writer, own Tree, m Manifest, key Signer, by Encrypter, volumes ...Tree) (Manifest, error) {
 	packed := sha256.New()
 	out := newAside(io.MultiWriter(to, packed))
 	count := &counter{to: out}
-	m, err := packAll(ctx, count, root, ids, m, volumes)
+	m, err := packBy(ctx, by, count, own, m, volumes)
 	if err = cmp.Or(out.Close(), err); err != nil {
 		return m, err
 	}
@@ -111,13 +151,31 @@ func Write(ctx context.Context, to io.Writer, root string, ids container.IDRange
 	return m, err
 }
 
+// packBy is packAll, encrypted.
+func packBy(ctx context.Context, by Encrypter, to *counter, own Tree, m Manifest, volumes []Tree) (Manifest, error) {
+	if by == nil {
+		return packAll(ctx, to, own, m, volumes)
+	}
+	message, err := by.Encrypt(to)
+	if err != nil {
+		return m, fmt.Errorf("encrypting the backup: %w", err)
+	}
+	plain := &counter{to: message}
+	m, err = packAll(ctx, plain, own, m, volumes)
+	if err = cmp.Or(err, message.Close()); err != nil {
+		return m, err
+	}
+	m.Encrypted = &Encrypted{To: by.Fingerprints(), Bytes: plain.n}
+	return m, nil
+}
+
 // packAll writes the archives, and tells the manifest of them.
-func packAll(ctx context.Context, to *counter, root string, ids container.IDRange, m Manifest, volumes []Tree) (Manifest, error) {
-	own, err := pack(ctx, to, Tree{Root: root, IDs: ids})
+func packAll(ctx context.Context, to *counter, own Tree, m Manifest, volumes []Tree) (Manifest, error) {
+	first, err := pack(ctx, to, own)
 	if err != nil {
 		return m, err
 	}
-	m.Entries, m.DiffID = own.Entries, own.DiffID
+	m.Entries, m.DiffID = first.Entries, first.DiffID
 	for _, v := range volumes {
 		p, err := pack(ctx, to, v)
 		if err != nil {
@@ -137,7 +195,11 @@ func pack(ctx context.Context, to *counter, t Tree) (p Packed, err error) {
 		return p, err
 	}
 	digest := newAside(plain)
-	p.Entries, err = rootfs.Archive(ctx, t.Root, t.IDs, io.MultiWriter(z, digest))
+	if out := io.MultiWriter(z, digest); t.change != nil {
+		p.Entries, err = t.change.archive(ctx, t, out, t.below)
+	} else {
+		p.Entries, err = rootfs.Archive(ctx, t.Root, t.IDs, out)
+	}
 	err = errors.Join(err, z.Close(), digest.Close())
 	p.Bytes, p.DiffID = to.n-p.Offset, "sha256:"+hex.EncodeToString(plain.Sum(nil))
 	return p, err
@@ -171,13 +233,19 @@ func seal(m Manifest, key Signer) ([]byte, error) {
 // read the archive.
 func Read(f io.ReaderAt, size int64, key Verifier) (m Manifest, err error) {
 	text, sig, start, err := frame.Read(f, size, mark)
+	if errors.Is(err, container.ErrUnavailable) {
+		return m, err // nothing is known against it
+	}
 	if err != nil {
 		return m, fmt.Errorf("%w: %w", ErrArchive, err)
 	}
 	if err := key.Verify(sig, text); err != nil {
 		return m, fmt.Errorf("%w: it was not signed by the key of this host, or was changed since: %w", ErrArchive, err)
 	}
-	return decode(text, start)
+	m, err = decode(text, start)
+	sum := sha256.Sum256(text)
+	m.sum = hex.EncodeToString(sum[:])
+	return m, err
 }
 
 // decode reads a manifest whose signature is verified, behind an archive of that length.
@@ -190,26 +258,26 @@ func decode(text []byte, start int64) (m Manifest, err error) {
 	if m.Bytes != start || m.Bytes > MaxBytes || !strings.HasPrefix(m.DiffID, "sha256:") || len(m.Image.Layers) > 0 {
 		return Manifest{}, fmt.Errorf("%w: it has %d bytes, and its manifest tells of %d", ErrArchive, start, m.Bytes)
 	}
+	if m.Parent != nil {
+		if err := m.Parent.check(); err != nil {
+			return Manifest{}, err
+		}
+		if len(m.Volumes) > 0 {
+			return Manifest{}, fmt.Errorf("%w: it is an increment with volumes, which no increment has", ErrArchive)
+		}
+	}
+	inside := m.inside()
+	if inside < 1 || inside > MaxBytes {
+		return Manifest{}, fmt.Errorf("%w: its manifest tells of %d bytes that are encrypted", ErrArchive, inside)
+	}
 	end := int64(1) // of what lies before a part; the container's own files come first
 	for _, p := range m.Volumes {
-		if p.Offset < end || p.Bytes < 1 || p.Offset > m.Bytes-p.Bytes || !strings.HasPrefix(p.DiffID, "sha256:") || mount.CheckName(p.Name) != nil {
+		if p.Offset < end || p.Bytes < 1 || p.Offset > inside-p.Bytes || !strings.HasPrefix(p.DiffID, "sha256:") || mount.CheckName(p.Name) != nil {
 			return Manifest{}, fmt.Errorf("%w: volume %.80q lies where none can be", ErrArchive, p.Name)
 		}
 		end = p.Offset + p.Bytes
 	}
 	return m, nil
-}
-
-// Verify reads the manifest of a file, and holds all of the archive against it.
-func Verify(ctx context.Context, f *os.File, key Verifier) (m Manifest, err error) {
-	i, err := f.Stat()
-	if err != nil {
-		return m, err
-	}
-	if m, err = Read(f, i.Size(), key); err != nil {
-		return m, err
-	}
-	return m, m.copyTo(ctx, io.Discard, f)
 }
 
 // copyTo copies the archive from a file, and holds it against the manifest.

@@ -81,13 +81,13 @@ func TestRoundTrip(t *testing.T) {
 	if out, err := exec.Command("tar", "--zstd", "-tf", img.Layers[0].Path).CombinedOutput(); err != nil || !strings.Contains(string(out), "etc/file\n") {
 		t.Errorf("GNU tar says %s, %v", out, err)
 	}
-	if all, err := s.List(); err != nil || len(all) != 1 || all[0].Name != "b1" || all[0].Container != "web" || all[0].Problem != "" || all[0].Size != b.Size {
+	if all, err := s.List(t.Context()); err != nil || len(all) != 1 || all[0].Name != "b1" || all[0].Container != "web" || all[0].Problem != "" || all[0].Size != b.Size {
 		t.Errorf("there are %+v, %v", all, err)
 	}
 	if _, err := s.Create(t.Context(), "b1", root(t), ids, backup.Manifest{}); !errors.Is(err, container.ErrExists) {
 		t.Errorf("made twice: %v", err)
 	}
-	must(t, s.Remove("b1"))
+	must(t, s.Remove(t.Context(), "b1"))
 	if _, err := s.Verify(t.Context(), "b1"); !errors.Is(err, container.ErrNotFound) {
 		t.Errorf("it is removed: %v", err)
 	}
@@ -122,7 +122,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s is taken", name)
 		}
 	}
-	all, err := s.List()
+	all, err := s.List(t.Context())
 	must(t, err)
 	for _, b := range all {
 		if good := b.Name == "good" || b.Name == "archive"; good != (b.Problem == "") { // a list reads manifests alone
@@ -135,7 +135,7 @@ func TestRefused(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	id := identity(f)
 	var b bytes.Buffer
-	_, err := backup.Write(f.Context(), &b, root(f), ids, backup.Manifest{Container: "web"}, id)
+	_, err := backup.Write(f.Context(), &b, root(f), ids, backup.Manifest{Container: "web"}, id, nil)
 	must(f, err)
 	good := b.Bytes()
 	f.Add(good)
@@ -200,13 +200,46 @@ func TestDebris(t *testing.T) {
 	}
 }
 
+// TestDebrisOfTargets: at a target, where other hosts may write and locks may not be seen, an
+// unfinished backup is debris when nothing was written to it for a day. A finished one never is.
+func TestDebrisOfTargets(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for name, age := range map[string]time.Duration{".new-cut": 25 * time.Hour, ".new-late": 23 * time.Hour, ".new-busy": 25 * time.Hour, ".new-of another": 25 * time.Hour, "web.hostler-backup": 999 * time.Hour, "notes": 999 * time.Hour} {
+		must(t, os.WriteFile(at(name), []byte("x"), 0o600))
+		then := time.Now().Add(-age)
+		must(t, os.Chtimes(at(name), then, then))
+	}
+	busy, err := os.Open(at(".new-busy"))
+	must(t, err)
+	defer busy.Close()
+	must(t, unix.Flock(int(busy.Fd()), unix.LOCK_EX))
+	own := backup.Store{Dir: t.TempDir()}
+	tidier := func(name string) backup.TargetTidier {
+		return backup.TargetTidier{Own: own, Targets: backup.Targets{"nas": {Dir: dir}, "away": {Dir: at("none")}}, Name: name}
+	}
+	for _, repair := range []bool{false, true} {
+		all, err := tidier("nas").Debris(t.Context(), repair)
+		if err != nil || len(all) != 1 || all[0].Object != at(".new-cut") || all[0].Repaired != repair {
+			t.Errorf("with repair %t: %+v, %v", repair, all, err)
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 5 {
+		t.Errorf("after the repair there is %v, %v", left, err)
+	}
+	if all, err := tidier("away").Debris(t.Context(), true); !errors.Is(err, container.ErrUnavailable) || len(all) > 0 {
+		t.Errorf("of a target that is not mounted: %+v, %v", all, err)
+	}
+}
+
 // TestRetain: of what a schedule has made the newest of each day stays, if the newest of
 // all is whole; what people have made stays always.
 func TestRetain(t *testing.T) {
 	s, from := store(t, identity(t)), root(t)
 	day := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	names := func() (all []string) {
-		list, err := s.List()
+		list, err := s.List(t.Context())
 		must(t, err)
 		for _, b := range list {
 			all = append(all, b.Name)
@@ -263,11 +296,11 @@ func TestRetain(t *testing.T) {
 func TestTargets(t *testing.T) {
 	own, nas := store(t, identity(t)), t.TempDir()
 	for _, bad := range []string{"nas", "nas=relative", "=/x", "a/b=/x"} {
-		if _, err := backup.ParseTargets([]string{bad}); err == nil {
+		if _, err := backup.ParseTargets([]string{bad}, backup.Access{}); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}
-	targets, err := backup.ParseTargets([]string{"nas=" + nas, "away=" + filepath.Join(nas, "no", "mount")})
+	targets, err := backup.ParseTargets([]string{"nas=" + nas, "away=" + filepath.Join(nas, "no", "mount")}, backup.Access{})
 	must(t, err)
 	for name, want := range map[string]error{"away": container.ErrUnavailable, "other": container.ErrNotFound} {
 		if _, err := own.At(targets, name); !errors.Is(err, want) {
@@ -279,7 +312,7 @@ func TestTargets(t *testing.T) {
 	b, err := at.Create(t.Context(), "b1", root(t), ids, backup.Manifest{CTID: "ct-1", Made: 7})
 	must(t, err)
 	newest := func() string {
-		all, err := own.Newest()
+		all, err := own.Newest(t.Context())
 		must(t, err)
 		return all["ct-1"].Name
 	}
@@ -289,15 +322,15 @@ func TestTargets(t *testing.T) {
 	if b, err = at.Verify(t.Context(), "b1"); err != nil || b.Verified.IsZero() || newest() != "nas:b1" {
 		t.Errorf("%v, the newest is %q", err, newest())
 	}
-	list, err := at.List()
+	list, err := at.List(t.Context())
 	if err != nil || len(list) != 1 || list[0].Verified.IsZero() {
 		t.Errorf("there are %+v, %v", list, err)
 	}
 	must(t, os.Chtimes(filepath.Join(nas, "b1.hostler-backup"), time.Time{}, time.Unix(1, 0)))
-	if list, err := at.List(); err != nil || !list[0].Verified.IsZero() {
+	if list, err := at.List(t.Context()); err != nil || !list[0].Verified.IsZero() {
 		t.Errorf("it was changed since, and is %+v, %v", list, err)
 	}
-	must(t, at.Remove("b1"))
+	must(t, at.Remove(t.Context(), "b1"))
 	if left, err := os.ReadDir(nas); err != nil || len(left) > 0 || newest() != "" {
 		t.Errorf("left are %v, %v, and the newest is %q", left, err, newest())
 	}
@@ -308,7 +341,7 @@ func TestTargets(t *testing.T) {
 // but the next one is.
 func TestNewest(t *testing.T) {
 	own, nas := store(t, identity(t)), t.TempDir()
-	at, err := own.At(backup.Targets{"nas": nas}, "nas")
+	at, err := own.At(backup.Targets{"nas": {Dir: nas}}, "nas")
 	must(t, err)
 	from := root(t)
 	made := func(s backup.Store, name string, ms int64) {
@@ -320,7 +353,7 @@ func TestNewest(t *testing.T) {
 	}
 	newest := func(want string) {
 		t.Helper()
-		all, err := own.Newest()
+		all, err := own.Newest(t.Context())
 		must(t, err)
 		if got := all["ct-1"].Name; got != want {
 			t.Errorf("the newest is %q, want %q", got, want)

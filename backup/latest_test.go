@@ -35,7 +35,7 @@ func (v vouched) Sign(body []byte) ([]byte, error) { return []byte("vouched"), n
 // host has signed that counts is passed over.
 func TestLatest(t *testing.T) {
 	dir := t.TempDir()
-	targets := backup.Targets{"away": dir + "/none", "nas": dir}
+	targets := backup.Targets{"away": {Dir: dir + "/none"}, "nas": {Dir: dir}}
 	a, b, c := identity(t), identity(t), identity(t)
 	const db = container.CTID("0199f3aa-0000-7000-8000-000000000001")
 	made := func(id *certs.Identity, name string, ct container.CTID, counter uint64, ms int64) {
@@ -48,7 +48,7 @@ func TestLatest(t *testing.T) {
 	latest := func(keys ...*certs.PublicKey) (string, error) {
 		s := store(t, c)
 		s.Key = anyKey(keys)
-		at, found, err := s.Latest(targets, db)
+		at, found, err := s.Latest(t.Context(), targets, db)
 		if err == nil && at.Target() != "nas" {
 			t.Errorf("it is at %q", at.Target())
 		}

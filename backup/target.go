@@ -2,6 +2,7 @@ package backup
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,31 +13,75 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hostler-io/hostler/backup/bucket"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
-// Targets are the directories beside the host's own in which backups are kept, by their
-// names.
-type Targets map[string]string
+// Targets are the directories and buckets beside the host's own directory in which backups
+// are kept, by their names.
+type Targets map[string]Target
 
-// ParseTargets reads targets, each NAME=DIRECTORY.
-func ParseTargets(all []string) (Targets, error) {
+// Target is a directory, or a bucket.
+type Target struct {
+	Dir    string
+	Bucket *bucket.Config // nil: it is a directory
+}
+
+// Access is how this host is let into the buckets among its targets.
+type Access struct {
+	// Credentials are files, each as TARGET=FILE; see [bucket.Config].
+	Credentials []string
+	CAFile      string
+}
+
+// ParseTargets reads targets, each NAME=DIRECTORY, or NAME=URL of a bucket.
+func ParseTargets(all []string, a Access) (Targets, error) {
 	t := make(Targets)
 	for _, text := range all {
-		name, dir, ok := strings.Cut(text, "=")
-		switch {
+		name, at, ok := strings.Cut(text, "=")
+		switch _, twice := t[name]; {
 		case !ok || container.CheckSnapshot(name) != nil:
-			return nil, fmt.Errorf("the target %q is not of the form NAME=DIRECTORY, with letters, digits and any of ._- in its name", text)
-		case !filepath.IsAbs(dir):
-			return nil, fmt.Errorf("the directory of target %s, %q, is not absolute", name, dir)
-		case t[name] != "":
+			return nil, fmt.Errorf("the target %q is not of the form NAME=DIRECTORY or NAME=s3://HOST/BUCKET, with letters, digits and any of ._- in its name", text)
+		case twice:
 			return nil, fmt.Errorf("the target %s is there twice", name)
+		case strings.Contains(at, "://"):
+			c := &bucket.Config{URL: at, CAFile: a.CAFile}
+			if err := c.Check(); err != nil {
+				return nil, fmt.Errorf("the target %s: %w", name, err)
+			}
+			t[name] = Target{Bucket: c}
+		case !filepath.IsAbs(at):
+			return nil, fmt.Errorf("the directory of target %s, %q, is not absolute", name, at)
+		default:
+			t[name] = Target{Dir: filepath.Clean(at)}
 		}
-		t[name] = filepath.Clean(dir)
 	}
-	return t, nil
+	return t, t.give(a.Credentials)
+}
+
+// give gives each bucket its credentials.
+func (t Targets) give(credentials []string) error {
+	for _, text := range credentials {
+		name, path, ok := strings.Cut(text, "=")
+		switch at := t[name]; {
+		case !ok || path == "":
+			return fmt.Errorf("the credentials %q are not of the form TARGET=FILE", text)
+		case at.Bucket == nil:
+			return fmt.Errorf("the credentials %q are of no bucket among the targets", text)
+		case at.Bucket.Credentials != "":
+			return fmt.Errorf("target %s has credentials twice", name)
+		default:
+			at.Bucket.Credentials = path
+		}
+	}
+	for name, at := range t {
+		if at.Bucket != nil && at.Bucket.Credentials == "" {
+			return fmt.Errorf("target %s has no credentials; name the file with its key in backups.s3_credentials: %s=FILE", name, name)
+		}
+	}
+	return nil
 }
 
 // Names are those of the targets, sorted.
@@ -48,7 +93,7 @@ func (s Store) At(t Targets, name string) (Store, error) {
 	if name == "" {
 		return s, nil
 	}
-	dir, ok := t[name]
+	there, ok := t[name]
 	if !ok {
 		why := "it has " + strings.Join(t.Names(), ", ")
 		if len(t) == 0 {
@@ -56,24 +101,35 @@ func (s Store) At(t Targets, name string) (Store, error) {
 		}
 		return Store{}, fmt.Errorf("%w: this host has no target %s of backups: %s", container.ErrNotFound, name, why)
 	}
-	i, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !i.IsDir() {
-		return Store{}, fmt.Errorf("%w: the target %s has no directory %s; is it mounted?", container.ErrUnavailable, name, dir)
+	at := s
+	at.target, at.own = name, s.Dir
+	if there.Bucket != nil {
+		in, err := bucket.Open(*there.Bucket)
+		if err != nil {
+			return Store{}, fmt.Errorf("%w: target %s: %w", container.ErrUnavailable, name, err)
+		}
+		at.bucket = in
+		return at, nil
 	}
-	return Store{Dir: dir, Signer: s.Signer, Key: s.Key, Vouched: s.Vouched, target: name, own: s.Dir}, err
+	i, err := os.Stat(there.Dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !i.IsDir() {
+		return Store{}, fmt.Errorf("%w: the target %s has no directory %s; is it mounted?", container.ErrUnavailable, name, there.Dir)
+	}
+	at.Dir = there.Dir
+	return at, err
 }
 
 // Latest returns the newest backup of a unique container at the targets of a host, and the
 // store that it is in: that of the highest epoch, and of these the one made last. The key of
 // the store says whose backups count. A target that cannot be reached is an error only if no
 // other one has a backup. It reads no archive.
-func (s Store) Latest(t Targets, id container.CTID) (at Store, newest Backup, err error) {
+func (s Store) Latest(ctx context.Context, t Targets, id container.CTID) (at Store, newest Backup, err error) {
 	var away error
 	for _, name := range t.Names() {
 		there, err := s.At(t, name)
 		var all []Backup
 		if err == nil {
-			all, err = there.List()
+			all, err = there.List(ctx)
 		}
 		away = errors.Join(away, err)
 		for _, b := range all {
@@ -157,21 +213,21 @@ func readElsewhere(path string) (e elsewhere, err error) {
 
 // forgetElsewhere forgets a backup that is no good one of a target any more, and notes the
 // newest good one that is left there in its place.
-func (s Store) forgetElsewhere(name string) error {
+func (s Store) forgetElsewhere(ctx context.Context, name string) error {
 	if s.target == "" {
 		return nil
 	}
 	paths, err := filepath.Glob(filepath.Join(s.own, elsewherePrefix+"*"))
 	for _, path := range paths {
 		e, bad := readElsewhere(path)
-		if bad != nil || e.Name != name || e.Target != s.target {
+		if bad != nil || e.Target != s.target || e.Name != name && !s.restsOn(ctx, e.Name, name) {
 			continue
 		}
 		id := container.CTID(strings.TrimPrefix(filepath.Base(path), elsewherePrefix))
 		bad = os.Remove(path)
 		if bad == nil {
 			var left map[container.CTID]Backup
-			if left, bad = s.good(); left[id].Name != "" {
+			if left, bad = s.good(ctx); left[id].Name != "" {
 				bad = errors.Join(bad, s.noteElsewhere(left[id]))
 			}
 		}
@@ -182,8 +238,8 @@ func (s Store) forgetElsewhere(name string) error {
 
 // good are the newest good backups of this store, by their numbers: the clock may have
 // jumped between two.
-func (s Store) good() (map[container.CTID]Backup, error) {
-	all, err := s.List()
+func (s Store) good(ctx context.Context) (map[container.CTID]Backup, error) {
+	all, err := s.List(ctx)
 	newest := make(map[container.CTID]Backup)
 	for _, b := range all {
 		if b.Problem == "" && !b.Verified.IsZero() && b.Number >= newest[b.CTID].Number {
@@ -195,8 +251,8 @@ func (s Store) good() (map[container.CTID]Backup, error) {
 
 // Newest returns the newest backup of each container that is known to be good, and when it
 // was made, in Unix milliseconds. Of those at targets it knows what this host has noted.
-func (s Store) Newest() (map[container.CTID]Newest, error) {
-	good, err := s.good()
+func (s Store) Newest(ctx context.Context) (map[container.CTID]Newest, error) {
+	good, err := s.good(ctx)
 	newest := make(map[container.CTID]Newest)
 	for id, b := range good {
 		newest[id] = Newest{b.Name, b.Made, b.Number}

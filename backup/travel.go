@@ -29,18 +29,17 @@ const lastMade = 253402300799999
 // Export writes a backup as another host takes it. The manifest comes last, and only if the
 // archive before it was whole.
 func (s Store) Export(ctx context.Context, name string, to io.Writer, seal Seal) (Backup, error) {
-	f, err := s.open(name)
+	f, err := s.open(ctx, name)
 	if err != nil {
 		return Backup{}, err
 	}
 	defer f.Close()
-	i, err := f.Stat()
-	if err != nil {
-		return Backup{}, err
-	}
-	b := Backup{Name: name, Size: i.Size()}
-	if b.Manifest, err = Read(f, i.Size(), s.Key); err != nil {
+	b := Backup{Name: name, Size: f.stat().size}
+	if b.Manifest, err = Read(f, b.Size, s.Key); err != nil {
 		return b, err
+	}
+	if b.Parent != nil {
+		return b, fmt.Errorf("%w: backup %s is an increment of backup %s, without which another host cannot restore it; make a full backup, without --incremental, and bring that", container.ErrUnsupported, name, b.Parent.Name)
 	}
 	if err := b.copyTo(ctx, to, f); err != nil {
 		return b, err
@@ -84,6 +83,9 @@ func (s Store) Import(ctx context.Context, f *os.File, name string, trust Trust)
 	m, err := decode(text, start)
 	if err != nil {
 		return Backup{}, err
+	}
+	if m.Parent != nil {
+		return Backup{}, fmt.Errorf("%w: it is an increment of backup %s, without which it cannot be restored; bring a full backup", ErrArchive, m.Parent.Name)
 	}
 	if m.Made < 0 || m.Made > lastMade {
 		return Backup{}, fmt.Errorf("%w: host %s says that it was made %d ms after 1970, which is no time; make it anew on that host", ErrArchive, signer, m.Made)

@@ -2,7 +2,6 @@ package certs_test
 
 import (
 	"bytes"
-	"encoding/base64"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,9 +124,19 @@ func TestGPGVerifiesOurs(t *testing.T) {
 	}
 }
 
-// TestGPGVerifiesAnEnvelope takes an envelope apart as the documentation says,
-// with sed alone, and has gpg verify what comes out.
+// TestGPGVerifiesAnEnvelope takes an envelope apart with the commands of doc/protocol.md, as
+// they stand there, and has gpg verify what comes out; of a message that was changed, it does not.
 func TestGPGVerifiesAnEnvelope(t *testing.T) {
+	page, err := os.ReadFile("../doc/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "\nCheck a captured line with stock tools.")
+	_, rest, _ = strings.Cut(rest, "```sh\n")
+	script, _, ok := strings.Cut(rest, "```")
+	if !ok || !strings.Contains(script, "gpg --verify") {
+		t.Fatalf("the page has no commands: %q", script)
+	}
 	g := newGPG(t)
 	id := newIdentity(t, "hostler host web1")
 	g.run(id.Public(), "--import")
@@ -136,26 +145,19 @@ func TestGPGVerifiesAnEnvelope(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const head = `^{"v":1,"key":"[0-9A-F]\{40\}","sig":"`
-	sed := func(script string) []byte {
-		c := exec.Command("sed", "-n", script)
-		c.Stdin = bytes.NewReader(sealed)
-		out, err := c.Output()
-		if err != nil {
+	dir := t.TempDir()
+	for message, good := range map[string]bool{string(sealed): true, strings.Replace(string(sealed), "out/1", "out/2", 1): false} {
+		if err := os.WriteFile(filepath.Join(dir, "message"), []byte(message), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return bytes.TrimSuffix(out, []byte("\n"))
-	}
-	sig, err := base64.StdEncoding.DecodeString(string(sed(`1s|` + head + `\([A-Za-z0-9+/=]*\)".*$|\1|p`)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cut := sed(`1s|` + head + `[A-Za-z0-9+/=]*","body":\(.*\)}$|\1|p`)
-	if !bytes.Equal(cut, body) {
-		t.Errorf("sed cuts %q", cut)
-	}
-	if out, err := g.verify(sig, cut); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		c := g.command("bash", "-e", "-o", "pipefail", "-c", script)
+		c.Dir = dir
+		if out, err := c.CombinedOutput(); (err == nil) != good || !strings.Contains(string(out), map[bool]string{true: "Good signature from \"hostler host web1\"", false: "BAD signature"}[good]) {
+			t.Errorf("good %t: %v: %s", good, err, out)
+		}
+		if cut, err := os.ReadFile(filepath.Join(dir, "body")); err != nil || bytes.Equal(cut, body) != good {
+			t.Errorf("good %t: sed cuts %q, %v", good, cut, err)
+		}
 	}
 }
 

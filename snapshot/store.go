@@ -194,7 +194,7 @@ func (d Dir) Replace(ctx context.Context, from string, shift tree.Shift, change 
 // tree must not use it meanwhile.
 func (d Dir) Exchange(fill func(dir string) error) error {
 	return d.exchange(func(next string) error {
-		if err := os.Mkdir(next, 0o700); err != nil {
+		if err := tree.Make(next, 0o700); err != nil {
 			return err
 		}
 		return fill(next)

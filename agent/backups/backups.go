@@ -20,8 +20,10 @@ type Backups struct {
 	// Trust returns how a signature of any host of the fleet is verified, which tells the
 	// host.
 	Trust func() (func(body, sig []byte) (string, error), error)
-	// Targets are the others, as [backup.ParseTargets] reads them.
+	// Targets are the others, as [backup.ParseTargets] reads them, and Access how the host is let
+	// into those that are buckets.
 	Targets []string
+	Access  backup.Access
 }
 
 // at opens the backups at a target; an empty one is the host itself.
@@ -29,7 +31,7 @@ func (b Backups) at(target string) (s backup.Store, err error) {
 	if s, err = b.Open(); err != nil {
 		return s, err
 	}
-	targets, err := backup.ParseTargets(b.Targets)
+	targets, err := backup.ParseTargets(b.Targets, b.Access)
 	if err != nil {
 		return s, err
 	}
@@ -47,12 +49,12 @@ func (b Backups) Image(ctx context.Context, target, name string) (containers.Sto
 }
 
 // Newest implements [containers.Backups].
-func (b Backups) Newest(context.Context) (map[container.CTID]containers.GoodBackup, error) {
+func (b Backups) Newest(ctx context.Context) (map[container.CTID]containers.GoodBackup, error) {
 	s, err := b.Open()
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Newest()
+	all, err := s.Newest(ctx)
 	newest := make(map[container.CTID]containers.GoodBackup, len(all))
 	for id, n := range all {
 		newest[id] = containers.GoodBackup(n)
@@ -72,11 +74,11 @@ func (b Backups) Latest(ctx context.Context, id container.CTID, hosts []protocol
 	}
 	signed := &holders{trust: trust, hosts: hosts}
 	s.Key = signed
-	targets, err := backup.ParseTargets(b.Targets)
+	targets, err := backup.ParseTargets(b.Targets, b.Access)
 	if err != nil {
 		return found, img, err
 	}
-	at, newest, err := s.Latest(targets, id)
+	at, newest, err := s.Latest(ctx, targets, id)
 	if err != nil {
 		return found, img, err
 	}

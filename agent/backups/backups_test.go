@@ -31,7 +31,7 @@ func TestLatestOfHolders(t *testing.T) {
 	nas, files := t.TempDir(), t.TempDir()
 	made := func(host string, counter uint64) {
 		t.Helper()
-		s, err := backup.Store{Dir: t.TempDir(), Signer: named(host), Key: named(host)}.At(backup.Targets{"nas": nas}, "nas")
+		s, err := backup.Store{Dir: t.TempDir(), Signer: named(host), Key: named(host)}.At(backup.Targets{"nas": {Dir: nas}}, "nas")
 		if err != nil {
 			t.Fatal(err)
 		}
