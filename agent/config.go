@@ -14,6 +14,7 @@ import (
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/agent/drill"
+	"github.com/hostler-io/hostler/agent/fencing"
 	"github.com/hostler-io/hostler/agent/lease"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
@@ -100,7 +101,7 @@ type Config struct {
 	Payloads *blob.Store
 
 	// Guard kills unique containers at the ends of their leases. SelfFence is what it has
-	// shown to do: none, guard or watchdog. Without it unique containers are not started.
+	// shown to do: none, guard or watchdog; a guard that also restarts the host is in Features. Without it unique containers are not started.
 	// Group finds the control group of a container by its first process, see
 	// [containers.Config].
 	Guard     lease.Guard
@@ -113,6 +114,9 @@ type Config struct {
 
 	// Faults are what drills make. Without one, a drill of it is refused as unsupported.
 	Faults drill.Faults
+	// Fences asks fence devices that this host reaches. Without it that is refused as
+	// unsupported.
+	Fences fencing.Ask
 
 	// Watch looks after the host beside the agent until ctx ends, and raises and clears
 	// alerts: raise returns when the change is durable, or why it is not. Default: none.

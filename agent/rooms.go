@@ -8,6 +8,7 @@ import (
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/agent/drill"
+	"github.com/hostler-io/hostler/agent/fencing"
 	"github.com/hostler-io/hostler/agent/lease"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
@@ -91,6 +92,7 @@ func (a *Agent) handlers() map[protocol.Kind]actions.Handler {
 		Connected: func() bool { return a.uplink.Standing().Connected }, Log: cfg.Log,
 	})
 	all[protocol.KindHostDrill] = drill.New(drill.Config{Faults: cfg.Faults, Loop: a.loop, Log: cfg.Log})
+	all[protocol.KindHostFence] = fencing.New(a.loop, cfg.Fences)
 	all[protocol.KindPing], all[protocol.KindPolicySet] = actions.Ping(), a.rights
 	return all
 }

@@ -45,6 +45,7 @@ func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 		protocol.KindContainerPull:       {Kind: protocol.KindContainerPull, Target: ctid(1), Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}},
 		protocol.KindHostUpgrade:         {Kind: protocol.KindHostUpgrade, Args: &protocol.UpgradeArgs{Version: "9.9.9"}},
 		protocol.KindHostDrill:           {Kind: protocol.KindHostDrill, Args: &protocol.DrillArgs{Fault: protocol.FaultStopAgent, ForMS: 900_000}},
+		protocol.KindHostFence:           {Kind: protocol.KindHostFence, Args: &protocol.FenceArgs{Fence: data.Fence{Device: "pdu-1", Verb: "off", Host: "edge-07"}}},
 		protocol.KindImageList:           {Kind: protocol.KindImageList, Args: new(protocol.ExportArgs)},
 		protocol.KindImagePull:           {Kind: protocol.KindImagePull, Args: &protocol.ImagePullArgs{ImagePull: hostcmd.ImagePull{Image: "registry.example/evil:1"}}},
 		protocol.KindImageRemove:         {Kind: protocol.KindImageRemove, Args: &protocol.ImageRemoveArgs{ImageRemove: hostcmd.ImageRemove{Image: "registry.example/debian:12"}}},

@@ -5,7 +5,9 @@ package checkup
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/space"
 )
 
 // Config says what is looked at.
@@ -146,11 +149,10 @@ func (r *report) note(check, result string, problem error, mend string) {
 // room looks at the file system of a directory.
 func (r *report) room(d Dir) {
 	path := d.Path
-	var s unix.Statfs_t
-	err := unix.Statfs(path, &s)
-	for err == unix.ENOENT && path != filepath.Dir(path) { // it is made when it is needed
+	s, err := space.Of(path)
+	for errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) { // it is made when it is needed
 		path = filepath.Dir(path)
-		err = unix.Statfs(path, &s)
+		s, err = space.Of(path)
 	}
 	mend := "du -xh --max-depth 2 " + path
 	if err != nil {
@@ -158,16 +160,20 @@ func (r *report) room(d Dir) {
 		return
 	}
 	var problem error
-	if s.Blocks > 0 && s.Bavail*100/s.Blocks < leastFree {
-		problem = fmt.Errorf("%d %% of the file system of %s are free", s.Bavail*100/s.Blocks, d.Path)
+	if s.Total > 0 && s.Free*100/s.Total < leastFree {
+		problem = fmt.Errorf("%d %% of the file system of %s are free", s.Free*100/s.Total, d.Path)
 	}
 	r.note("disk of "+d.Name, api.FindingWarning, problem, mend)
+	var st unix.Stat_t
+	if unix.Stat(path, &st) == nil {
+		(*r)[len(*r)-1].Room = &api.Room{FileSystem: fmt.Sprintf("%d:%d", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev))), Free: s.Free}
+	}
 	if s.Files == 0 { // the file system counts no inodes
 		return
 	}
 	problem = nil
-	if s.Ffree*100/s.Files < leastFree {
-		problem = fmt.Errorf("%d %% of the inodes of the file system of %s are free", s.Ffree*100/s.Files, d.Path)
+	if s.FreeFiles*100/s.Files < leastFree {
+		problem = fmt.Errorf("%d %% of the inodes of the file system of %s are free", s.FreeFiles*100/s.Files, d.Path)
 	}
 	r.note("inodes of "+d.Name, api.FindingWarning, problem, "du -x --inodes --max-depth 2 "+path)
 }

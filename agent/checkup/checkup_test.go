@@ -108,8 +108,11 @@ func TestRoom(t *testing.T) {
 	if len(found) == 0 || found[0].Check != "disk of state" || found[0].Result == api.FindingFailed {
 		t.Errorf("found %+v", found)
 	}
+	if r := found[0].Room; r == nil || r.Free <= 0 || r.FileSystem == "" {
+		t.Errorf("of the space it tells %+v", r)
+	}
 	found = Run(t.Context(), Config{Dirs: []Dir{{"state", filepath.Join(dir, "\x00")}}, Synced: func() (bool, error) { return true, nil }})
-	if found[0].Result != api.FindingFailed || found[0].Cause == "" || found[0].Mend == "" {
+	if found[0].Result != api.FindingFailed || found[0].Cause == "" || found[0].Mend == "" || found[0].Room != nil {
 		t.Errorf("of a path that cannot be: %+v", found[0])
 	}
 }

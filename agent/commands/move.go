@@ -29,6 +29,8 @@ type Move struct {
 	files.System
 	Files protocol.FileArgs `json:"files"`
 	Temp  string            `json:"temp"` // name of what is not complete yet
+	// Shared is what the root directory is made of, if the container shares files.
+	Shared *container.SharedFiles `json:"shared,omitempty"`
 }
 
 // mover makes the command that moves files. It runs under a supervisor, as any
@@ -38,7 +40,7 @@ func (c *worker) mover(ctx context.Context, cmd *runner.Spec) *actions.Outcome {
 	m.Allowed = c.Attempt.Within
 	info, _ := protocol.KindOf(c.Spec.Kind)
 	if info.OnContainer() {
-		if bad := c.containerFiles(ctx, &m.System); bad != nil {
+		if bad := c.containerFiles(ctx, &m); bad != nil {
 			return bad
 		}
 	}
@@ -88,7 +90,7 @@ func (c *worker) noted(o *actions.Outcome) *actions.Outcome {
 }
 
 // containerFiles finds where the files of the container are.
-func (c *worker) containerFiles(ctx context.Context, p *files.System) *actions.Outcome {
+func (c *worker) containerFiles(ctx context.Context, p *Move) *actions.Outcome {
 	if c.Target.Runtime == nil {
 		return ends(queue.Step{Event: protocol.EventTargetGone})
 	}
@@ -112,6 +114,6 @@ func (c *worker) containerFiles(ctx context.Context, p *files.System) *actions.O
 	if err != nil {
 		return noStart("finding the files of container %q: %s", c.Target.Name, err)
 	}
-	p.Root, p.Init = f.Root, f.InitPID
+	p.Root, p.Init, p.Shared = f.Root, f.InitPID, f.Shared
 	return nil
 }

@@ -25,6 +25,7 @@ type Details struct {
 	// InitPID is its first process; 0 if it has none.
 	InitPID    int
 	Privileged bool
+	Shared     bool           // it shares the files of its image
 	Ports      []port.Mapping // of the host, that lead to it
 	// Snapshots has its snapshots, if its runtime makes any: the loop does not ask.
 	Snapshots func(context.Context) ([]container.Snapshot, error)
@@ -37,7 +38,7 @@ func DetailsOf(c *Containers, name string) (Details, bool) {
 		if string(m.rec.Name) == name {
 			d := Details{
 				CTID: m.rec.CTID, Name: m.rec.Name, Runtime: m.rec.Runtime, Ends: slices.Clone(m.rec.Ends), Settings: m.rec.Settings, Ports: slices.Clone(m.rec.Settings.Ports),
-				Template: m.rec.Template, Class: m.rec.Class, Epoch: m.rec.Epoch, Offline: m.rec.Offline, Labels: m.rec.Labels, InitPID: m.info.InitPID, Privileged: m.info.Privileged,
+				Template: m.rec.Template, Class: m.rec.Class, Epoch: m.rec.Epoch, Offline: m.rec.Offline, Labels: m.rec.Labels, InitPID: m.info.InitPID, Privileged: m.info.Privileged, Shared: m.info.Shared,
 			}
 			if r, ok := c.runtime(m.rec.Runtime).(container.Snapshotter); ok {
 				d.Snapshots = func(ctx context.Context) ([]container.Snapshot, error) { return r.Snapshots(ctx, name) }

@@ -29,8 +29,8 @@ type Exposed struct {
 // Named is a container that has an address in a network.
 type Named struct {
 	Name protocol.ContainerName
-	// Network by name; Address and Address6 as in [Exposed].
-	Network           string
+	// Network by name; MAC of the first interface; Address and Address6 as in [Exposed].
+	Network, MAC      string
 	Address, Address6 netip.Addr
 	Running           bool
 }

@@ -69,7 +69,7 @@ func (c networks) named() (all []Named) {
 		}
 		six, _ := netip.ParsePrefix(m.rec.Settings.Address6)
 		runs := m.info.State != "" && m.info.State != container.StateStopped
-		all = append(all, Named{Name: m.rec.Name, Network: m.rec.Settings.Network, Address: address.Addr(), Address6: six.Addr(), Running: runs})
+		all = append(all, Named{Name: m.rec.Name, Network: m.rec.Settings.Network, MAC: m.rec.MAC, Address: address.Addr(), Address6: six.Addr(), Running: runs})
 	}
 	return all
 }

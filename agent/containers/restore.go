@@ -21,14 +21,14 @@ import (
 // Backups are those of a host. It is safe for concurrent use.
 type Backups interface {
 	// Image verifies all of a backup, and returns what a container is made from then. An
-	// empty target is the host itself.
+	// empty target is the host itself. What it returns can be read until ctx ends.
 	Image(ctx context.Context, target, name string) (StoredBackup, error)
 	// Newest tells the newest backup of each container that was read as a whole and found
 	// good. It may wait for a disk.
 	Newest(ctx context.Context) (map[container.CTID]GoodBackup, error)
 	// Latest verifies all of the newest backup of a unique container that the host can
-	// reach and that one of these hosts has signed, and returns what a container is made
-	// from then. There being none is container.ErrNotFound.
+	// reach and that one of these hosts has signed, and returns what a container is made from
+	// then, as Image does. There being none is container.ErrNotFound.
 	Latest(ctx context.Context, id container.CTID, hosts []protocol.HostID) (Restored, container.Image, error)
 }
 

@@ -61,7 +61,7 @@ func follow(c *Containers, m *managed, s *contract.Schedule, last contract.Ran, 
 }
 
 func backupDue(rec *queue.Container, s *contract.Schedule, at time.Time) protocol.Spec {
-	n := data.NewBackup{BackupName: data.BackupName{Backup: data.BackupOf(string(rec.Name), at), Target: s.Target}, Keeping: keeping(s)}
+	n := data.NewBackup{BackupName: data.BackupName{Backup: data.BackupOf(string(rec.Name), at), Target: s.Target}, Keeping: keeping(s), Incremental: s.Incremental}
 	return protocol.Spec{Kind: protocol.KindBackup, Args: &protocol.NewBackupArgs{NewBackup: n}}
 }
 

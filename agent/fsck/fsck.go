@@ -14,8 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +43,8 @@ type Config struct {
 	Runtimes map[string]container.Tidier
 	// Backups finds the remains of backups. If it is nil, no backup is looked at.
 	Backups container.Tidier
+	// Targets find those at the places beside the host at which backups are kept, by name.
+	Targets map[string]container.Tidier
 	// Networks finds the remains of networks, by functions that tell the ids of all
 	// containers and the names of all networks. If it is nil, no network is looked at.
 	Networks func(containers, networks func(context.Context) (map[string]bool, error)) container.Tidier
@@ -77,6 +81,9 @@ func Check(ctx context.Context, c Config, repair bool) Report {
 	}
 	if c.Backups != nil {
 		r.add("backups", func() ([]container.Debris, error) { return c.Backups.Debris(ctx, repair) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Targets)) {
+		r.add("backups at target "+name, func() ([]container.Debris, error) { return c.Targets[name].Debris(ctx, repair) })
 	}
 	for _, kind := range []container.Kind{container.KindLXC, container.KindPodman} {
 		if t := c.Runtimes[string(kind)]; t != nil {

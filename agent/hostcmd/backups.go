@@ -10,7 +10,6 @@ import (
 	"math"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,8 +23,10 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/lxc"
+	"github.com/hostler-io/hostler/metrics"
 	"github.com/hostler-io/hostler/podman"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/data"
 	"github.com/hostler-io/hostler/protocol/setting"
 	"github.com/hostler-io/hostler/volume"
 )
@@ -34,11 +35,15 @@ import (
 type backupOptions struct {
 	state, path, helper, socket, agent, runtime, name, backup string
 	locks, volumesDir                                         string // of containers, directories
+	encryptTo                                                 string // file
+	incremental                                               int    // how many backups a chain may have
 	volumes                                                   bool   // their files are wanted too
+	measure                                                   bool   // only how much they take
 	signing                                                   Signing
 
 	target                string
 	targets               []string
+	access                backup.Access // to those that are buckets
 	scheduled             bool
 	keepDaily, keepWeekly int
 }
@@ -54,17 +59,17 @@ func (c Config) backupsCommand() *cobra.Command {
 		sub := &cobra.Command{
 			Use: verb, Short: "For the agent alone", Hidden: true, Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				s, locks, err := c.Backups(o.state)
+				s, locks, err := c.Backups(o.state, o.encryptTo)
 				if err != nil {
 					return err
 				}
 				o.locks = locks
-				targets, err := backup.ParseTargets(o.targets)
+				targets, err := backup.ParseTargets(o.targets, o.access)
 				if err != nil {
 					return err
 				}
 				if verb == "ls" {
-					return listAll(s, targets, cmd.OutOrStdout())
+					return listAll(cmd.Context(), s, targets, cmd.OutOrStdout())
 				}
 				if s, err = s.At(targets, o.target); err != nil {
 					return err
@@ -83,12 +88,17 @@ func (c Config) backupsCommand() *cobra.Command {
 		f.StringVar(&o.helper, "lxc-helper", "", "the helper of LXC")
 		f.StringVar(&o.socket, "podman-socket", "", "socket of podman's service")
 		f.StringVar(&o.agent, "socket", "", "the agent's own socket")
+		f.StringVar(&o.encryptTo, "encrypt-to", "", "the file of keys to which new backups are encrypted")
 		f.StringVar(&o.runtime, "runtime", "", "lxc or podman")
 		f.StringVar(&o.name, "name", "", "name of the container")
 		f.StringVar(&o.volumesDir, "volumes-dir", "", "directory of the volumes")
 		f.BoolVar(&o.volumes, "volumes", false, "the files of its volumes, too")
+		f.IntVar(&o.incremental, "incremental", 0, "how many backups a chain of increments may have")
+		f.BoolVar(&o.measure, "measure", false, "only tell how many bytes it would be of")
 		f.StringVar(&o.target, "target", "", "where it is kept")
 		f.StringArrayVar(&o.targets, "targets", nil, "where backups may be kept")
+		f.StringArrayVar(&o.access.Credentials, "s3-credentials", nil, "files with the keys of buckets")
+		f.StringVar(&o.access.CAFile, "s3-ca-file", "", "the file of certificates of their stores")
 		f.BoolVar(&o.scheduled, "scheduled", false, "it is made by a schedule")
 		f.IntVar(&o.keepDaily, "keep-daily", 0, "of how many days one stays")
 		f.IntVar(&o.keepWeekly, "keep-weekly", 0, "of how many weeks one stays")
@@ -136,7 +146,7 @@ func (o backupOptions) withTree(ctx context.Context, do func(i container.Info, r
 	}
 	// What a container mounts, or where its first process has its root, must not decide
 	// what root of the host reads.
-	return do(info, filepath.Join(o.path, o.name, "rootfs"), ids, img)
+	return l.WithTree(ctx, o.name, func(root string) error { return do(info, root, ids, img) })
 }
 
 func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
@@ -151,18 +161,46 @@ func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 		}
 	}
 	return o.withTree(ctx, func(info container.Info, root string, ids container.IDRange, img container.Image) error {
-		b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Epoch: known.epoch, Scheduled: o.scheduled, Image: img, Kept: known.New}, volumes...)
-		if err == nil { // what is on the disk is what was written
-			b, err = s.Verify(ctx, b.Name)
+		if o.measure {
+			return measured(ctx, api.Backup{CTID: string(info.CTID), Container: o.name, Runtime: string(info.Kind)}, append(volumes, backup.Tree{Root: root}), out)
+		}
+		moves := o.backup == data.MoveBackup(string(info.CTID)) && o.target == ""
+		if moves {
+			s.By = nil // the other host has not the secret key
+		}
+		m := backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Epoch: known.epoch, Scheduled: o.scheduled, Image: img, Kept: known.New}
+		var b backup.Backup
+		var why string
+		if o.volumes || moves {
+			b, err = s.Create(ctx, o.backup, root, ids, m, volumes...)
+			if err == nil { // what is on the disk is what was written
+				b, err = s.Verify(ctx, b.Name)
+			}
+		} else {
+			b, why, err = s.CreateNext(ctx, o.backup, root, ids, m, o.incremental)
 		}
 		if err != nil {
 			return err
 		}
-		if err := json.NewEncoder(out).Encode(shown(b)); err != nil || o.keepDaily+o.keepWeekly == 0 {
+		one := shown(b)
+		one.Full = why
+		if err := json.NewEncoder(out).Encode(one); err != nil || o.keepDaily+o.keepWeekly == 0 {
 			return err
 		}
 		return s.Retain(ctx, b, o.keepDaily, o.keepWeekly, clock.Now())
 	})
+}
+
+// measured writes how much directories take, as a backup that is not made.
+func measured(ctx context.Context, b api.Backup, all []backup.Tree, out io.Writer) error {
+	for _, t := range all {
+		bytes, files, err := metrics.Usage(ctx, t.Root)
+		if err != nil {
+			return fmt.Errorf("measure %s: %w", t.Root, err)
+		}
+		b.Bytes, b.Entries = b.Bytes+bytes, b.Entries+int(files)
+	}
+	return json.NewEncoder(out).Encode(b)
 }
 
 // trees are the directories of volumes. A mounted volume is written as NAME:/path.
@@ -239,17 +277,25 @@ func shown(b backup.Backup) api.Backup {
 	for _, v := range b.Volumes {
 		volumes = append(volumes, v.Name)
 	}
-	return api.Backup{CTID: string(b.CTID), Volumes: volumes, Verified: verified, Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, Entries: b.Entries, Problem: b.Problem, Scheduled: b.Scheduled, From: b.From}
+	parent := ""
+	if b.Parent != nil {
+		parent = b.Parent.Name
+	}
+	var to []string
+	if b.Encrypted != nil {
+		to = b.Encrypted.To
+	}
+	return api.Backup{CTID: string(b.CTID), Volumes: volumes, Verified: verified, Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, Entries: b.Entries, Problem: b.Problem, Scheduled: b.Scheduled, From: b.From, EncryptedTo: to, Parent: parent, Chain: b.Chain, ChainBytes: b.ChainBytes}
 }
 
 // listAll lists the backups of the host, and those of its targets. One that is not to be
 // reached has a line with its problem, and hides none of the others.
-func listAll(own backup.Store, targets backup.Targets, out io.Writer) (err error) {
+func listAll(ctx context.Context, own backup.Store, targets backup.Targets, out io.Writer) (err error) {
 	for _, target := range append([]string{""}, targets.Names()...) {
 		s, bad := own.At(targets, target)
 		var all []backup.Backup
 		if bad == nil {
-			all, bad = s.List()
+			all, bad = s.List(ctx)
 		}
 		if bad != nil && target != "" { // a line of its own tells so
 			bad = json.NewEncoder(out).Encode(api.Backup{Target: target, Problem: bad.Error()})
@@ -287,8 +333,8 @@ func importBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 	return json.NewEncoder(out).Encode(shown(b))
 }
 
-func removeBackup(_ context.Context, s backup.Store, o backupOptions, out io.Writer) error {
-	if err := s.Remove(o.backup); err != nil {
+func removeBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
+	if err := s.Remove(ctx, o.backup); err != nil {
 		return err
 	}
 	return json.NewEncoder(out).Encode(api.Backup{Name: o.backup})

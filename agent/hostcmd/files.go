@@ -19,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/files"
+	"github.com/hostler-io/hostler/internal/layers"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -35,6 +36,14 @@ func (c Config) filesCommand() *cobra.Command {
 				var m commands.Move
 				if err := json.Unmarshal([]byte(args[0]), &m); err != nil {
 					return daemon.Usage(err)
+				}
+				if m.Shared != nil {
+					f, err := layers.Of(m.Shared).Open()
+					if err != nil {
+						return err
+					}
+					defer f.Close()
+					m.Root = layers.Path(f)
 				}
 				return do(cmd.Context(), cmd, m)
 			},

@@ -34,6 +34,10 @@ type Host struct {
 	Mark      string // of the agent's rules of the packet filter
 	// Targets are where backups may be kept beside the host, see [backup.ParseTargets].
 	Targets []string
+	// Access is how the host is let into those that are buckets.
+	Access backup.Access
+	// EncryptTo is a file of the keys to which new backups are encrypted; empty: they are not.
+	EncryptTo string
 }
 
 // ImageSetup is where the images of LXC are, and how large an image of any runtime may be.
@@ -56,11 +60,20 @@ func (h Host) Printers(runtimes []container.Runtime) (map[protocol.Kind][]string
 	for _, t := range h.Targets {
 		backups = append(backups, "--targets="+t)
 	}
+	for _, c := range h.Access.Credentials {
+		backups = append(backups, "--s3-credentials="+c)
+	}
+	if h.Access.CAFile != "" {
+		backups = append(backups, "--s3-ca-file="+h.Access.CAFile)
+	}
 	for kind, verb := range map[protocol.Kind]string{
 		protocol.KindBackup: "create", protocol.KindBackupList: "ls", protocol.KindBackupVerify: "verify", protocol.KindBackupRemove: "rm",
 		protocol.KindBackupExport: "export", protocol.KindBackupImport: "import",
 	} {
 		all[kind] = append([]string{"backups", verb}, backups...)
+	}
+	if h.EncryptTo != "" { // keys that cannot be used keep no backup from being listed, verified or removed
+		all[protocol.KindBackup] = append(all[protocol.KindBackup], "--encrypt-to="+h.EncryptTo)
 	}
 	for kind, verb := range map[protocol.Kind]string{protocol.KindNetworkList: "ls", protocol.KindNetworkCleanup: "cleanup"} {
 		all[kind] = []string{"networks", verb, "--socket=" + h.Socket, "--bridge=" + h.Bridge, "--mark=" + h.Mark}
@@ -86,8 +99,9 @@ type Config struct {
 	// Check looks over the host as it is configured.
 	Check func(context.Context) ([]api.Finding, error)
 	// Backups opens the backups of a host by the directory of its agent, and tells where
-	// the locks of containers are.
-	Backups func(state string) (s backup.Store, locks string, err error)
+	// the locks of containers are. New ones are encrypted to the keys in a file, if that is
+	// not empty.
+	Backups func(state, encryptTo string) (s backup.Store, locks string, err error)
 	// Signing is how a host signs and verifies archives for other hosts, by the directory of
 	// its agent. Export and import alone ask for it.
 	Signing func(state string) (Signing, error)

@@ -124,6 +124,13 @@ func links(name, bridge string, pids map[int]string) (parts []api.NetworkPart, e
 			parts = append(parts, api.NetworkPart{Kind: "names", Name: a.Addr().String(), Network: name, Detail: "served by " + who})
 		}
 	}
+	who, err := network.DHCP(bridge)
+	if err != nil {
+		return parts, err
+	}
+	if who != "" {
+		parts = append(parts, api.NetworkPart{Kind: "dhcp", Name: bridge, Network: name, Detail: "served by " + who})
+	}
 	for _, c := range plugs.Cables {
 		parts = append(parts, api.NetworkPart{Kind: "cable", Name: c.Name, Network: name, Owner: pids[c.PID]})
 	}
