@@ -59,6 +59,9 @@ type KindInfo struct {
 	// StartTTL is the start budget: an action that has not begun by then never
 	// does.
 	StartTTL time.Duration
+	// Urgent tells that it is done at once or never: a request that would have to wait for an
+	// approval is refused.
+	Urgent bool
 	// Needs is the ability that the host must have.
 	Needs Capability
 	// RootEquivalent tells that a requester can become root on the host by this
@@ -110,7 +113,7 @@ const (
 // kinds is the one table. It is never written. Each row stands in the file of its
 // kind.
 var kinds = tableOf(slices.Concat(kindsOfSnapshots(), kindsOfBackups(), kindsOfNetworks(), kindsOfImages(), kindsOfVolumes(), []KindInfo{
-	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindHostCheck(), kindHostUpgrade(), kindHostDrill(), kindPolicySet(),
+	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindHostCheck(), kindHostUpgrade(), kindHostDrill(), kindHostFence(), kindPolicySet(),
 	kindExec(), kindContainerAttach(), kindContainerPush(), kindContainerPull(),
 	kindCreate(), kindClone(), kindAdopt(), kindPromote(), kindDemote(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindContainerUpgrade(), kindRename(), kindDestroy(),
 	kindFreeze(), kindUnfreeze(), kindLogs(), kindInspect(), kindLimit(), kindSet(), kindConfig(),

@@ -251,6 +251,10 @@ type Hello struct {
 // as a virtual machine: the end of its lease proves nothing.
 const FeaturePausable = "pausable"
 
+// FeatureReboots is the feature of a host whose guard restarts it if a kill fails. It makes
+// the self-fence guard more than that, for coordinators that know it.
+const FeatureReboots = "reboots"
+
 // Lease asks to keep what the host holds, and proves that it is alive.
 type Lease struct {
 	Header

@@ -2,15 +2,14 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// topicRoot starts every topic. The number changes together with the
-// envelope's v: it is the wire that changes, never one message.
+// topicRoot starts every topic. The number changes together with the envelope's v.
 const topicRoot = "hostler/v1/"
 
-// Channel is the part of a topic that tells what travels there. Its values are
-// the words of the topic.
+// Channel is the part of a topic that tells what travels there, in its words.
 type Channel string
 
 // The channels. Those of a host go up (to the coordinator) or down (to the
@@ -35,6 +34,21 @@ const (
 	ChannelRing        Channel = "ring"        // fleet, retained
 	ChannelRevoked     Channel = "revoked"     // fleet, retained
 )
+
+// channels are all of them.
+var channels = []Channel{
+	ChannelPresence, ChannelHeartbeat, ChannelLease, ChannelReport, ChannelAlert, ChannelAck, ChannelOut, ChannelSamples,
+	ChannelOrder, ChannelControl, ChannelGrant, ChannelReceipt, ChannelIn, ChannelCoordinator, ChannelRing, ChannelRevoked,
+}
+
+// channelOf returns the channel of a word, empty if there is none. It is no part of the word,
+// which is one of a packet: a map that has it as a key would keep the whole packet.
+func channelOf(word string) Channel {
+	if i := slices.Index(channels, Channel(word)); i >= 0 {
+		return channels[i]
+	}
+	return ""
+}
 
 // Direction tells who publishes to a channel.
 type Direction int
@@ -127,7 +141,7 @@ func plainRoot(fleet FleetName) string { return topicRoot + string(fleet) + "/pl
 const maxTopic = len(topicRoot) + 2*MaxLabel + len("/host//heartbeat/") + 36
 
 // ParseTopic takes a topic apart. It accepts exactly what [Topic.String] makes;
-// anything else is [ErrTopic].
+// anything else is [ErrTopic]. Names of the fleet and of the host are parts of s.
 func ParseTopic(s string) (Topic, error) {
 	bad := func(why string) (Topic, error) {
 		return Topic{}, fmt.Errorf("%w: %.80q: %s", ErrTopic, s, why)
@@ -144,8 +158,8 @@ func ParseTopic(s string) (Topic, error) {
 	if err != nil {
 		return bad(err.Error())
 	}
-	if parts[1] == "fleet" && len(parts) == 3 && Channel(parts[2]).Direction() == Fleet {
-		return FleetTopic(fleet, Channel(parts[2])), nil
+	if parts[1] == "fleet" && len(parts) == 3 && channelOf(parts[2]).Direction() == Fleet {
+		return FleetTopic(fleet, channelOf(parts[2])), nil
 	}
 	if parts[1] != "host" || len(parts) < 4 {
 		return bad("it names no channel of a host or of the fleet")
@@ -154,7 +168,7 @@ func ParseTopic(s string) (Topic, error) {
 	if err != nil {
 		return bad(err.Error())
 	}
-	t := Topic{Fleet: fleet, Host: host, Channel: Channel(parts[3])}
+	t := Topic{Fleet: fleet, Host: host, Channel: channelOf(parts[3])}
 	d := t.Channel.Direction()
 	if d != Up && d != Down {
 		return bad("there is no such channel")

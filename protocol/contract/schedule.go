@@ -22,7 +22,9 @@ type Schedule struct {
 	KeepDaily  int64  `json:"keep_daily,omitzero" example:"7" doc:"Of how many days that have one the newest stays. Without it and keep_weekly all stay."`
 	KeepWeekly int64  `json:"keep_weekly,omitzero" example:"4" doc:"Of how many weeks that have one the newest stays."`
 	Target     string `json:"target,omitzero" example:"\"nas\"" doc:"Of backups: the target in the configuration of the host where they are kept. Empty is the host itself."`
-	Pause      bool   `json:"pause,omitzero" doc:"Of snapshots: freeze the container while its files are copied."`
+	// Incremental is how many backups a chain of increments has at most; 0: each is a full one.
+	Incremental int64 `json:"incremental,omitzero" example:"7" doc:"Of backups: each holds only what has changed since the one before, but for one full one in so many, from 2 to 32. Without it each is a full one."`
+	Pause       bool  `json:"pause,omitzero" doc:"Of snapshots: freeze the container while its files are copied."`
 }
 
 // Bounds of a schedule.
@@ -30,6 +32,7 @@ const (
 	minEvery = time.Minute
 	maxEvery = 366 * 24 * time.Hour
 	maxKept  = 10_000
+	maxChain = 32
 )
 
 // Every is how far two are apart.
@@ -48,6 +51,9 @@ func (s *Schedules) Check() error {
 	if s.Snapshot != nil && s.Snapshot.Target != "" {
 		return errors.New("snapshot: target is of backups; snapshots lie beside their container")
 	}
+	if s.Snapshot != nil && s.Snapshot.Incremental != 0 {
+		return errors.New("snapshot: incremental is of backups")
+	}
 	if s.Backup != nil && s.Backup.Pause {
 		return errors.New("backup: pause is of snapshots; stop the container before a backup if it must not change meanwhile")
 	}
@@ -64,6 +70,8 @@ func (s *Schedule) check() error {
 		return fmt.Errorf("the time between two is out of range: use %s to %s", Words(minEvery), Words(maxEvery))
 	case len(s.Target) > 63:
 		return errors.New("the name of the target has more than 63 characters")
+	case s.Incremental != 0 && (s.Incremental < 2 || s.Incremental > maxChain):
+		return fmt.Errorf("a chain of %d backups is out of range: use 2 to %d", s.Incremental, maxChain)
 	case s.KeepDaily < 0 || s.KeepDaily > maxKept || s.KeepWeekly < 0 || s.KeepWeekly > maxKept:
 		return fmt.Errorf("the numbers of days and weeks are out of range: use 0 to %d", maxKept)
 	}
@@ -78,6 +86,9 @@ func (s *Schedule) String() string {
 	text := "every " + Words(s.Every())
 	if s.Target != "" {
 		text += " to " + s.Target
+	}
+	if s.Incremental > 0 {
+		text += fmt.Sprintf(", a full one in %d", s.Incremental)
 	}
 	if s.Prunes() {
 		text += fmt.Sprintf(", keeps %d daily and %d weekly", s.KeepDaily, s.KeepWeekly)

@@ -88,11 +88,24 @@ func (k *Keeping) Prunes() bool { return k.KeepDaily+k.KeepWeekly > 0 }
 type NewBackup struct {
 	BackupName
 	Keeping
-	WithVolumes bool `json:"with_volumes,omitzero" doc:"The files of its volumes, too."`
+	WithVolumes bool  `json:"with_volumes,omitzero" doc:"The files of its volumes, too."`
+	Incremental int64 `json:"incremental,omitzero" min:"0" max:"32" example:"7" doc:"Only what has changed since the backup before it at this target, which it needs then. How many backups such a chain has at most, from 2 to 32; the next one is a full one again, as without a whole chain. Versions before know of no increments and refuse it."`
+	Measure     bool  `json:"measure,omitzero" doc:"Make no backup: only tell how many bytes its files take on the disk."`
 }
 
 // Check reports what is wrong with it.
-func (n *NewBackup) Check() error { return errors.Join(n.BackupName.Check(), n.Keeping.Check()) }
+func (n *NewBackup) Check() error {
+	switch {
+	case n.Incremental != 0 && (n.Incremental < 2 || n.Incremental > MaxChain):
+		return fmt.Errorf("incremental: a chain of %d backups; use 2 to %d", n.Incremental, MaxChain)
+	case n.Incremental != 0 && n.WithVolumes:
+		return errors.New("incremental: a backup with volumes is always a full one; leave out one of incremental and with_volumes")
+	}
+	return errors.Join(n.BackupName.Check(), n.Keeping.Check())
+}
+
+// MaxChain is how many backups a chain of increments has at most, the full one among them.
+const MaxChain = 32
 
 // Flags returns the options of the agent's own command.
 func (n *NewBackup) Flags() []string {
@@ -100,11 +113,21 @@ func (n *NewBackup) Flags() []string {
 	if n.WithVolumes {
 		all = append(all, "--volumes")
 	}
+	if n.Incremental > 0 {
+		all = append(all, fmt.Sprintf("--incremental=%d", n.Incremental))
+	}
+	if n.Measure {
+		all = append(all, "--measure")
+	}
 	if n.Scheduled {
 		all = append(all, "--scheduled", fmt.Sprintf("--keep-daily=%d", n.KeepDaily), fmt.Sprintf("--keep-weekly=%d", n.KeepWeekly))
 	}
 	return all
 }
+
+// MoveBackup is the name of the backup by which a container moves to another host. It is made
+// for the way, and removed when the container runs there.
+func MoveBackup(container string) string { return "move-" + container }
 
 // BackupName names a backup of a host.
 type BackupName struct {

@@ -81,10 +81,11 @@ func ParseUUID(what string, dst, b []byte) error {
 }
 
 // Selectable reports whether a selector can name a label: commas part the terms of
-// a selector, and it is one line. Labels that were accepted before this was asked
-// stay as they are.
+// a selector, it is one line, and k==v is k=v there. Labels that were accepted before
+// this was asked stay as they are.
 func Selectable(label string) bool {
-	return !strings.ContainsFunc(label, func(r rune) bool { return r == ',' || unicode.IsControl(r) })
+	_, value, _ := strings.Cut(label, "=")
+	return !strings.HasPrefix(value, "=") && !strings.ContainsFunc(label, func(r rune) bool { return r == ',' || unicode.IsControl(r) })
 }
 
 // IsWord reports whether a text is 1 to limit bytes of a-z, 0-9 and _ - . alone.

@@ -126,6 +126,17 @@ func Rate(n int64) string {
 	return strconv.FormatInt(n, 10) + "bit"
 }
 
+// Bytes writes an amount of memory or of files in the largest unit of which it is a whole
+// number.
+func Bytes(n int64) string {
+	for _, unit := range []string{"GiB", "MiB", "KiB"} {
+		if size := byteUnits[unit]; n > 0 && n%size == 0 {
+			return strconv.FormatInt(n/size, 10) + unit
+		}
+	}
+	return strconv.FormatInt(n, 10) + "B"
+}
+
 // Number is the number of a limit that has one, in the unit of its resource.
 func Number(r Resource, value string) (n int64, err error) {
 	if r == CPU {
