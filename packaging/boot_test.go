@@ -145,7 +145,12 @@ func (m *machine) sleeperOn(on *machine, how, word string) (alive func()) {
 func TestService(t *testing.T) {
 	m := full(t)
 	m.do("dpkg -i /packages/hostler.deb /packages/hostler-agent.deb /packages/hostler-coordinator.deb </dev/null")
-	m.do("systemctl is-active hostler-agent hostler-coordinator && systemctl is-enabled hostler-agent hostler-coordinator")
+	m.do("systemctl is-active hostler-coordinator && systemctl is-enabled hostler-coordinator")
+	m.do("test \"$(systemctl is-enabled hostler-agent)\" = disabled && ! systemctl is-active hostler-agent")
+	if out, err := m.try("hostler --local ct ls"); err == nil || !strings.Contains(out, "systemctl enable --now hostler-agent") {
+		t.Errorf("before a join it is not said how to start the agent: %v: %s", err, out)
+	}
+	m.do("systemctl enable --now hostler-agent") // for its own people alone
 	if status := m.do("systemctl show -p StatusText --value hostler-coordinator"); !strings.Contains(status, "not part of a fleet") {
 		t.Errorf("without a fleet the coordinator says %q", status)
 	}

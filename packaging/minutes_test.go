@@ -182,6 +182,7 @@ func TestFirstTenMinutes(t *testing.T) {
 	if err := <-p.joined; err != nil {
 		t.Errorf("join: %v", err)
 	}
+	p.machines["edge-01"].do("systemctl is-enabled hostler-agent && systemctl is-active hostler-agent") // of the join
 	t.Logf("%d commands, %.0f s from nothing to the output of a command on a second host", len(all), time.Since(began).Seconds())
 }
 

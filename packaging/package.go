@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"text/template"
+	"time"
 
 	"github.com/goreleaser/nfpm/v2"
 	"github.com/goreleaser/nfpm/v2/files"
@@ -21,14 +22,21 @@ type pkg struct {
 	programs            []string // in /usr/bin
 	helpers             []string // in /usr/libexec/hostler
 	unit                bool     // it has a service, and a configuration
+	joins               bool     // it is enabled when the host joins a fleet, and not before
 	refreshes           string   // the service that finds something new in it
 	state               string   // what goes at purge
 	depends, recommends map[string][]string
+	suggests            map[string][]string
 }
 
 // both are the same packages for deb and rpm.
 func both(names ...string) map[string][]string {
 	return map[string][]string{"deb": names, "rpm": names}
+}
+
+// fenceAgents are the programs that speak to fence devices, for those who have such devices.
+func fenceAgents() map[string][]string {
+	return map[string][]string{"deb": {"fence-agents"}, "rpm": {"fence-agents-all"}}
 }
 
 // system makes users and directories, also where systemd is not in charge.
@@ -51,19 +59,20 @@ func packages() []pkg {
 		}, {
 			name: "hostler-agent", summary: "agent of Hostler for one host",
 			long:     "It runs commands and containers of this host as its people and its coordinator\nask, and keeps them as they should be while the coordinator cannot be reached.",
-			programs: []string{"hostler-agent"}, helpers: []string{"hostler-run"}, unit: true, state: "/var/lib/hostler/agent",
+			programs: []string{"hostler-agent"}, helpers: []string{"hostler-run"}, unit: true, joins: true, state: "/var/lib/hostler/agent",
 			depends: system(), recommends: map[string][]string{"deb": {"dnsmasq-base", "hostler-agent-lxc", "podman"}, "rpm": {"dnsmasq", "hostler-agent-lxc", "podman"}},
+			suggests: fenceAgents(),
 		}, {
 			name: "hostler-agent-lxc", summary: "LXC for the agent of Hostler",
 			long:    "The program by which the agent makes, starts and ends LXC containers. It is the\nonly one that needs liblxc.",
 			helpers: []string{helper}, refreshes: "hostler-agent",
-			depends:    map[string][]string{"deb": {"hostler-agent (= " + exact + ")", "liblxc1", "libc6"}, "rpm": {"hostler-agent = " + exact, "lxc-libs"}},
+			depends:    map[string][]string{"deb": {"hostler-agent (= " + exact + ")", "liblxc1", "libc6 (>= 2.34)"}, "rpm": {"hostler-agent = " + exact, "lxc-libs", "glibc >= 2.34"}},
 			recommends: both("lxc", "busybox-static"),
 		}, {
 			name: "hostler-coordinator", summary: "coordinator of a fleet of Hostler",
 			long:     "It tracks which hosts of a fleet are approved, what was asked of them and what\nbecame of it. It serves the API and the MQTT broker.",
 			programs: []string{"hostler-coordinator"}, unit: true, state: "/var/lib/hostler/coordinator",
-			depends: system(), recommends: both("hostler"),
+			depends: system(), recommends: both("hostler"), suggests: fenceAgents(),
 		},
 	}
 }
@@ -74,6 +83,9 @@ const (
 	maintainer = "Hostler maintainers <maintainers@users.noreply.github.com>"
 	license    = "Apache-2.0"
 )
+
+// rpmRelease is the number of a package of one version.
+const rpmRelease = "1"
 
 // info describes a package in one format.
 func (b *build) info(p pkg, bin, arch, format, spdx string) (*nfpm.Info, error) {
@@ -88,25 +100,37 @@ func (b *build) info(p pkg, bin, arch, format, spdx string) (*nfpm.Info, error) 
 	version := b.version
 	release := ""
 	if format == "rpm" {
-		release = "1"
+		release = rpmRelease
 	}
 	depends := make([]string, len(p.depends[format]))
 	for i, d := range p.depends[format] {
 		depends[i] = strings.ReplaceAll(d, exact, version)
 	}
-	description := p.long
+	description, changes, summary := p.long, "", strings.ToUpper(p.summary[:1])+p.summary[1:]
 	if format == "deb" {
 		description = p.summary + "\n" + p.long
+	} else if changes, err = b.changes(); err != nil {
+		return nil, err
 	}
 	return &nfpm.Info{
 		Name: p.name, Arch: arch, Platform: "linux", Version: version, VersionSchema: "none", Release: release,
 		Section: "admin", Priority: "optional", Maintainer: maintainer, Description: description, Vendor: "Hostler", Homepage: homepage, License: license,
-		DisableGlobbing: true, MTime: b.date,
+		DisableGlobbing: true, MTime: b.date, Changelog: changes,
 		Overridables: nfpm.Overridables{
-			Depends: depends, Recommends: p.recommends[format], Contents: contents, Scripts: scripts,
-			RPM: nfpm.RPM{BuildHost: "localhost", Summary: p.summary},
+			Depends: depends, Recommends: p.recommends[format], Suggests: p.suggests[format], Contents: contents, Scripts: scripts,
+			RPM: nfpm.RPM{BuildHost: "localhost", Summary: summary, Group: "System/Management"},
 		},
 	}, nil
+}
+
+// noChanges is what a list of changes says: the history of the sources has them.
+const noChanges = "Built from the sources; what changed stands in their history."
+
+// changes writes the list of changes of an rpm package.
+func (b *build) changes() (string, error) {
+	path := filepath.Join(b.work, "changes.yaml")
+	return path, os.WriteFile(path, []byte(fmt.Sprintf("- semver: %q\n  date: %s\n  packager: %q\n  changes:\n    - note: %q\n",
+		b.version+"-"+rpmRelease, b.date.Format(time.RFC3339), maintainer, noChanges)), 0o644)
 }
 
 // scripts writes what a package does when it comes and goes.
@@ -125,7 +149,7 @@ func (b *build) scripts(p pkg, format string) (s nfpm.Scripts, err error) {
 			return ""
 		}
 		defer f.Close()
-		err = t.Execute(f, map[string]any{"Name": p.name, "Version": b.version, "Unit": p.unit, "Refreshes": p.refreshes, "State": p.state})
+		err = t.Execute(f, map[string]any{"Name": p.name, "Version": b.version, "Unit": p.unit, "Joins": p.joins, "Refreshes": p.refreshes, "State": p.state})
 		return path
 	}
 	switch {
@@ -146,6 +170,12 @@ func (b *build) files(p pkg, bin, format, spdx string) (files.Contents, error) {
 	var all files.Contents
 	add := func(from, to string, mode os.FileMode) {
 		all = append(all, &files.Content{Source: from, Destination: to, FileInfo: &files.ContentFileInfo{Mode: mode, MTime: b.date, Owner: "root", Group: "root"}})
+	}
+	// rpm knows by a mark what may be left out of an installation.
+	mark := func(as string) {
+		if format == "rpm" {
+			all[len(all)-1].Type = as
+		}
 	}
 	static := func(name, to string) error {
 		raw, err := own.ReadFile("files/" + name)
@@ -178,6 +208,7 @@ func (b *build) files(p pkg, bin, format, spdx string) (files.Contents, error) {
 				return nil, err
 			}
 			add(path, "/usr/share/man/man"+strings.TrimPrefix(filepath.Ext(page.Name()), ".")+"/"+page.Name()+".gz", 0o644)
+			mark(files.TypeRPMDoc)
 		}
 	}
 	if p.unit {
@@ -212,11 +243,17 @@ func (b *build) files(p pkg, bin, format, spdx string) (files.Contents, error) {
 	}
 	doc := "/usr/share/doc/" + p.name + "/"
 	add(spdx, doc+p.name+".spdx.json", 0o644)
-	changes, err := b.zipped(p.name+".changelog.gz", []byte(fmt.Sprintf("%s (%s) unstable; urgency=medium\n\n  * Built from the sources; what changed stands in their history.\n\n -- %s  %s\n",
-		p.name, b.version, maintainer, b.date.Format("Mon, 02 Jan 2006 15:04:05 -0700"))))
+	mark(files.TypeRPMDoc)
+	changes, err := b.zipped(p.name+".changelog.gz", []byte(fmt.Sprintf("%s (%s) unstable; urgency=medium\n\n  * %s\n\n -- %s  %s\n",
+		p.name, b.version, noChanges, maintainer, b.date.Format("Mon, 02 Jan 2006 15:04:05 -0700"))))
 	if err != nil {
 		return nil, err
 	}
 	add(changes, doc+"changelog.gz", 0o644)
-	return all, static("copyright", doc+"copyright")
+	mark(files.TypeRPMDoc)
+	if err := static("copyright", doc+"copyright"); err != nil {
+		return nil, err
+	}
+	mark(files.TypeRPMDoc)
+	return all, nil
 }

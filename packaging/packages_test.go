@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,6 +91,29 @@ func TestLintian(t *testing.T) {
 	}
 }
 
+// TestRPMLint: rpmlint finds no error but those of its own that say nothing of a package here.
+func TestRPMLint(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "rpmlint.toml")
+	if err := os.WriteFile(config, []byte(`CompressExtension = "gz"
+ValidLicenses = ["Apache-2.0"]
+Filters = [
+    "no-signature", # the sums of all packages are signed, see TestSignedSums
+    "no-binary", # the classes of files that it looks for are no part of packages by nfpm
+    "explicit-lib-dependency lxc-libs", # nfpm looks for no libraries
+]
+`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--config", config}
+	for _, p := range packages() {
+		args = append(args, built(t, p.name, "rpm"))
+	}
+	out, err := exec.CommandContext(t.Context(), "rpmlint", args...).CombinedOutput()
+	if err != nil || strings.Contains(string(out), ": E: ") || !strings.Contains(string(out), fmt.Sprintf("%d packages and 0 specfiles checked; 0 errors", len(packages()))) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // TestUnits: the coordinator is shut in. The agent's unit is inherited by every
 // command, so that nothing of the kind stands in it.
 func TestUnits(t *testing.T) {
@@ -153,6 +177,12 @@ func TestContents(t *testing.T) {
 	recommends := output(t, "dpkg-deb", "-f", built(t, "hostler-agent", "deb"), "Recommends")
 	if !strings.Contains(depends, "liblxc1") || recommends != "dnsmasq-base, hostler-agent-lxc, podman\n" {
 		t.Errorf("hostler-agent-lxc depends on %q, hostler-agent recommends %q", depends, recommends)
+	}
+	for _, name := range []string{"hostler-agent", "hostler-coordinator"} {
+		deb, rpm := output(t, "dpkg-deb", "-f", built(t, name, "deb"), "Suggests"), output(t, "rpm", "-qp", "--suggests", built(t, name, "rpm"))
+		if deb != "fence-agents\n" || rpm != "fence-agents-all\n" {
+			t.Errorf("%s suggests %q as deb, %q as rpm", name, deb, rpm)
+		}
 	}
 }
 

@@ -57,6 +57,7 @@ func TestUpgrade(t *testing.T) {
 		m.do("DEBIAN_FRONTEND=noninteractive dpkg -i --force-confdef --force-confold " + all + " </dev/null")
 	}
 	install()
+	m.do("systemctl enable --now hostler-agent")
 	m.do("hostler --local ct create web --template busybox --start")
 	m.do("hostler --local ct create db --template busybox")
 	onHost := m.sleeper("hostler --local run --no-wait --timeout none --", "1002")
@@ -95,6 +96,7 @@ func TestUpgrade(t *testing.T) {
 
 	m.do("dpkg -r hostler-agent-lxc hostler-agent hostler-coordinator </dev/null")
 	m.do("test -e /var/lib/hostler/agent/queue.db && test -e /etc/hostler/agent.toml && ! systemctl is-active hostler-agent")
+	m.do("grep -x /var/lib/lxc /var/lib/hostler/agent/lxc-path") // for a purge, which has no configuration left
 	check()
 	if out, err := m.try("dpkg -i /older/hostler-agent.deb </dev/null"); err == nil {
 		t.Errorf("an older package takes the state that was left: %s", out)
@@ -106,7 +108,7 @@ func TestUpgrade(t *testing.T) {
 	m.do("mkdir /var/lib/lxc/theirs")
 	m.do("dpkg -r hostler-agent-lxc </dev/null; HOSTLER_PURGE_CONTAINERS='db web theirs ../x' dpkg --purge hostler-agent hostler-agent-lxc hostler-coordinator </dev/null >/root/purge 2>&1")
 	said := m.do("cat /root/purge")
-	for _, want := range []string{"container web runs", "theirs is no container that Hostler made", "../x is no name"} {
+	for _, want := range []string{"container web runs", "theirs is no container that Hostler made, neither in /var/lib/lxc nor of podman", "../x is no name"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("purge does not say %q: %s", want, said)
 		}
@@ -231,10 +233,30 @@ func TestHostUpgrade(t *testing.T) {
 			}
 		}), find("hostler-agent-lxc"))
 	}
-	if out, err := u.upgrade(good, find("hostler-agent-lxc")); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	u.asThePageSays(good, find("hostler-agent-lxc"))
 	u.is(strings.TrimSpace(output(t, "dpkg-deb", "-f", good, "Version")))
+}
+
+// asThePageSays types what doc/upgrade.md says about packages that are there already.
+func (u *hostUpgrade) asThePageSays(agent, lxc string) {
+	u.Helper()
+	b, err := os.ReadFile("../doc/upgrade.md")
+	if err != nil {
+		u.Fatal(err)
+	}
+	u.hub.do("rm -rf /packages && mkdir /packages")
+	output(u.T, "cp", agent, lxc, filepath.Join(u.hub.dir, u.hub.name, "root/packages"))
+	here := strings.NewReplacer("hostler-agent_0.2.0_amd64.deb", filepath.Base(agent), "hostler-agent-lxc_0.2.0_amd64.deb", filepath.Base(lxc))
+	typed := 0
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "hostler key sign ") || strings.HasPrefix(line, "hostler host upgrade -A ") {
+			u.hub.do("cd /packages && " + here.Replace(line))
+			typed++
+		}
+	}
+	if typed != 2 {
+		u.Errorf("%d lines of upgrade.md were typed, want 2", typed)
+	}
 }
 
 // one is the only file of a directory that a pattern fits.
@@ -324,7 +346,7 @@ func TestHostUpgradeRPM(t *testing.T) {
 	output(t, "cp", rpm(dist, "hostler-agent"), rpm(dist, "hostler-agent-lxc"), into)
 	write(t, filepath.Join(into, "debian.rpm"), &nfpm.Info{
 		Name: "debian", Arch: "noarch", Platform: "linux", Version: "12", Maintainer: maintainer, Description: "what this Debian brings", License: license,
-		Overridables: nfpm.Overridables{Provides: []string{"systemd", "lxc-libs", "/bin/sh"}},
+		Overridables: nfpm.Overridables{Provides: []string{"systemd", "lxc-libs", "glibc = 2.36", "/bin/sh"}},
 	})
 	edge.do("rpm -i /root/debian.rpm /root/hostler-agent*.rpm")
 
@@ -439,7 +461,8 @@ func TestRPMScripts(t *testing.T) {
 	newer := future(t)
 	for _, name := range []string{"hostler-agent", "hostler-coordinator"} {
 		conf := "etc/hostler/" + strings.TrimPrefix(name, "hostler-") + ".toml"
-		asks("daemon-reload\nenable --now "+name+".service\n", "-i", "--nodeps", of(dist, name))
+		asks(map[string]string{"hostler-agent": "daemon-reload\n", "hostler-coordinator": "daemon-reload\nenable --now hostler-coordinator.service\n"}[name],
+			"-i", "--nodeps", of(dist, name))
 		state := in("var/lib/hostler/" + strings.TrimPrefix(name, "hostler-"))
 		if err := os.MkdirAll(state, 0o700); err != nil {
 			t.Fatal(err)

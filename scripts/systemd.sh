@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Machines with a Debian and a real systemd as PID 1, in LXC containers of this machine:
 #
-#   systemd.sh base DIR [PACKAGE…]          make a root, by debootstrap, unless DIR has one
+#   systemd.sh base DIR [PACKAGE…]          make a root, by debootstrap, unless DIR has one:
+#                                           of Debian 12, or of the release $SUITE of
+#                                           Debian or Ubuntu
 #   systemd.sh up BASE DIR NAME [BRIDGE IP/BITS]   copy the root to DIR/NAME and boot it
 #   systemd.sh run DIR NAME -- COMMAND…     run a command in it
 #   systemd.sh down DIR NAME                stop it and remove it
@@ -20,7 +22,19 @@ base)
 	mirror=$(awk '/^URIs:/{print $2; exit}' /etc/apt/sources.list.d/debian.sources 2>/dev/null || true)
 	include=systemd,systemd-sysv,dbus,iproute2
 	for p in "$@"; do include+=,$p; done
-	debootstrap --variant=minbase --include="$include" bookworm "$dir/root" "${mirror:-http://deb.debian.org/debian}" >"$dir/log" 2>&1 || {
+	options=() how=()
+	case ${SUITE:-} in
+	jammy | noble)
+		# Debian has no package with the keys of Ubuntu. Ubuntu's own is taken if it is this one.
+		mirror=http://archive.ubuntu.com/ubuntu
+		curl -fsS -o "$dir/keys.deb" "$mirror/pool/main/u/ubuntu-keyring/ubuntu-keyring_2021.03.26_all.deb"
+		echo "0d0e7ed6b112f5d03eabf3c7eb01ebdacf9c57714b279e90495cfc58c8c4520f  $dir/keys.deb" | sha256sum --check --quiet
+		dpkg-deb -x "$dir/keys.deb" "$dir/keys"
+		options=(--components=main,universe --keyring="$dir/keys/usr/share/keyrings/ubuntu-archive-keyring.gpg")
+		how=(/usr/share/debootstrap/scripts/gutsy) # that of all releases of Ubuntu since
+		;;
+	esac
+	debootstrap --variant=minbase --include="$include" "${options[@]}" "${SUITE:-bookworm}" "$dir/root" "${mirror:-http://deb.debian.org/debian}" "${how[@]}" >"$dir/log" 2>&1 || {
 		tail "$dir/log" >&2
 		exit 1
 	}
@@ -49,7 +63,7 @@ lxc.net.0.ipv4.address = $address"
 		lxc.pty.max = 64
 		lxc.apparmor.profile = unconfined
 		lxc.cap.drop =
-		lxc.init.cmd = /sbin/init systemd.unified_cgroup_hierarchy=0
+		lxc.init.cmd = /sbin/init systemd.unified_cgroup_hierarchy=0 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1
 		$net
 	CONF
 	lxc-start -P "$dir" -n "$name" -d
