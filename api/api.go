@@ -48,10 +48,11 @@ type Host struct {
 	Running      int           `json:"running" doc:"How many of them run"`
 	Interfaces   []Interface   `json:"interfaces,omitempty" doc:"The network interfaces of the machine"`
 	Unsupported  []string      `json:"unsupported,omitempty" doc:"What the host cannot do, see doc/hosts.md"`
+	Features     []string      `json:"features,omitempty" example:"lxc" doc:"What the host can do beyond what every host can, such as lxc.unique; left out while the host was not heard"`
 	ActiveAlerts []Alert       `json:"alerts,omitempty" doc:"The alerts that are raised on the host"`
 	Availability *Availability `json:"availability,omitempty" doc:"What people have decided about workloads on the host; left out if it takes them"`
 	Degraded     string        `json:"degraded,omitempty" doc:"Why the host accepts nothing new; left out if it does"`
-	SelfFence    string        `json:"self_fence,omitempty" example:"guard" doc:"What kills unique containers there when the agent does not: none, guard or watchdog; left out while the host was not heard"`
+	SelfFence    string        `json:"self_fence,omitempty" example:"guard" doc:"What kills unique containers there when the agent does not: none, guard, reboot or watchdog; left out while the host was not heard"`
 	Pausable     bool          `json:"pausable,omitempty" doc:"The machine can be paused as a whole, so the end of its lease proves nothing"`
 	LeaseLeftMS  int64         `json:"lease_left_ms,omitempty" doc:"How long the lease of the host is good for, in milliseconds; left out if it has ended"`
 	Fencing      string        `json:"fencing,omitempty" doc:"How the host stands with fencing: fenced, held back, or how many devices can switch it off"`
@@ -587,4 +588,11 @@ type Backup struct {
 	From      string     `json:"from,omitempty"`      // the host that it was brought from; empty if this host has made it
 	CTID      string     `json:"ctid,omitempty"`      // the id of the container
 	Volumes   []string   `json:"volumes,omitempty"`   // whose files are in it, too
+	// EncryptedTo are the fingerprints of the OpenPGP keys that can read it; empty: it is not encrypted.
+	EncryptedTo []string `json:"encrypted_to,omitempty"`
+	Parent      string   `json:"parent,omitempty"`      // what it is an increment of; empty: it is a full backup
+	Chain       int      `json:"chain,omitempty"`       // how many backups a restore of it reads
+	ChainBytes  int64    `json:"chain_bytes,omitempty"` // and how long they are
+	// Full is why it is a full backup, though an increment was asked for.
+	Full string `json:"full_because,omitempty"`
 }

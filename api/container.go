@@ -59,8 +59,9 @@ type ContainerDetails struct {
 	Offline    string           `json:"offline"`
 	Labels     []string         `json:"labels"`
 	Privileged bool             `json:"privileged"`
-	Ends       []ContainerEnd   `json:"ends"`   // the last ten times that it ended, the newest first
-	Limits     []ContainerLimit `json:"limits"` // what it may use at most
+	Rootfs     string           `json:"rootfs,omitempty"` // overlay: it shares the files of its image; copy: all files are its own; none if its runtime decides that
+	Ends       []ContainerEnd   `json:"ends"`             // the last ten times that it ended, the newest first
+	Limits     []ContainerLimit `json:"limits"`           // what it may use at most
 	Health     *contract.Check  `json:"health,omitempty"`
 	contract.Schedules
 	Volumes []string `json:"volumes,omitempty"`
@@ -92,8 +93,8 @@ type ContainerSnapshot struct {
 
 // NetworkPart is something that a host has of networks for its containers.
 type NetworkPart struct {
-	Kind    string `json:"kind"`              // bridge, names, cable, port, rule
-	Name    string `json:"name"`              // of the device; of names the address to ask; of a port 8080:80/tcp; what a rule is for
+	Kind    string `json:"kind"`              // bridge, names, dhcp, cable, port, rule
+	Name    string `json:"name"`              // of the device; of names the address to ask; of dhcp the bridge; of a port 8080:80/tcp; what a rule is for
 	Network string `json:"network,omitempty"` // that it belongs to, by name; the first one of a host is called as its bridge
 	Owner   string `json:"owner,omitempty"`   // name of the container; empty: of the whole network, or foreign
 	Detail  string `json:"detail,omitempty"`  // for people

@@ -7,6 +7,7 @@ import "time"
 type FenceDevice struct {
 	Name      string            `json:"name" doc:"Name of the device"`
 	Agent     string            `json:"agent" doc:"Program of fence-agents that speaks to it, such as fence_ipmilan"`
+	Via       string            `json:"via,omitempty" doc:"Host that asks the device; empty if the coordinator does" example:"gw-01"`
 	Params    map[string]string `json:"params" doc:"Parameters of the program"`
 	Secrets   map[string]string `json:"secrets" doc:"Parameters whose values are in files of the coordinator, with the name of each file"`
 	Hosts     []FenceTarget     `json:"hosts" doc:"Hosts that it can switch off"`
@@ -32,7 +33,8 @@ type FenceTarget struct {
 
 // NewFenceDevice is a device as it is set.
 type NewFenceDevice struct {
-	Agent   string            `json:"agent" maxLength:"63" doc:"Program of fence-agents that speaks to it" example:"fence_ipmilan"`
+	Agent   string            `json:"agent,omitempty" maxLength:"63" doc:"Program of fence-agents that speaks to it; empty if another host asks the device" example:"fence_ipmilan"`
+	Via     string            `json:"via,omitempty" maxLength:"63" doc:"Host that asks the device, which it describes in a file of its own; empty: the coordinator asks it" example:"gw-01"`
 	Params  map[string]string `json:"params,omitempty" doc:"Parameters of the program" example:"{\"ip\":\"192.0.2.7\"}"`
 	Secrets map[string]string `json:"secrets,omitempty" doc:"Parameters whose values are in files of the coordinator, with the name of each file" example:"{\"password\":\"bmc-07\"}"`
 	Hosts   []NewFenceTarget  `json:"hosts" minItems:"1" maxItems:"200" doc:"Hosts that it can switch off"`

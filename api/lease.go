@@ -12,7 +12,7 @@ type Lease struct {
 	Phase     string    `json:"phase" enum:"held,withheld,free" doc:"held: its host may run it; withheld: its host is not let any more, and may still run it; free: it runs nowhere and waits for a host"`
 	Why       string    `json:"why,omitempty" doc:"Why it stands so, or what is waited for"`
 	LeftMS    int64     `json:"left_ms" doc:"How long the lease of its host is still good for, in milliseconds; 0 if it is not"`
-	SelfFence string    `json:"self_fence,omitempty" example:"guard" doc:"What has been seen to kill it on its host when the agent does not: none, guard or watchdog"`
+	SelfFence string    `json:"self_fence,omitempty" example:"guard" doc:"What has been seen to kill it on its host when the agent does not: none, guard, reboot or watchdog"`
 	Data      string    `json:"data" enum:"none,shared,local,backup" doc:"Where its data are. What has local data is never started on another host; what has backup is made of its newest backup when its host is lost"`
 	Restored  string    `json:"restored,omitempty" doc:"The backup from which a host made it last, and the age of the backup then"`
 	Keeps     bool      `json:"keeps,omitempty" doc:"It goes on without a lease: only a fence device or a person lets it start elsewhere"`

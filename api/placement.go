@@ -10,6 +10,7 @@ type Wishes struct {
 	Near     []string `json:"near,omitempty" example:"[\"cache\"]" doc:"Unique containers that must be on its host, or had better be with a score behind a colon"`
 	Apart    []string `json:"apart,omitempty" example:"[\"db-replica:50\"]" doc:"Unique containers that must not be on its host, or had better not be with a score behind a colon"`
 	Discover []string `json:"discover,omitempty" example:"[\"never:rack=7\"]" doc:"Of which hosts it counts that they run a copy of it, each always, exclusive or never, a colon, and LABEL=VALUE or host=NAME. exclusive: it may be on these hosts alone, and they alone count. Where several fit, exclusive comes before never, and never before always. A host that none fits counts, unless some are exclusive"`
+	After    []string `json:"after,omitempty" example:"[\"db\"]" doc:"Unique containers that are to run before the coordinator starts it. What runs already is not stopped when one of them stops"`
 	Priority int      `json:"priority,omitempty" example:"10" doc:"Where there is no room for all, those with a higher priority run"`
 }
 

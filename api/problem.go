@@ -33,6 +33,7 @@ const (
 	CodeConflict     = "conflict"
 	CodeExists       = "exists"
 	CodeChanged      = "changed"
+	CodeUnread       = "unread"
 	CodeAmbiguous    = "ambiguous"
 	CodeGone         = "gone"
 	CodeTooLarge     = "too_large"
@@ -66,6 +67,7 @@ func Codes() []Code {
 		{CodeExists, 409, "A thing of this name or id exists already."},
 		{CodeAmbiguous, 409, "More than one action has an id that begins or ends as given; the detail lists some."},
 		{CodeChanged, 412, "The thing is not as If-Match says: read it again, and decide anew."},
+		{CodeUnread, 428, "The change would replace what the requester may not have read: send If-Match with the ETag that was read, or If-Match: * to replace whatever it is."},
 		{CodeGone, 410, "The data existed and is no longer stored."},
 		{CodeTooLarge, 413, "The body is larger than the limit."},
 		{CodeRange, 416, "The bytes of this range are not stored."},

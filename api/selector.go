@@ -30,11 +30,14 @@ func (s *Selector) String() string {
 // Type names the form, for help.
 func (s *Selector) Type() string { return "k=v,k!=v" }
 
-// Set adds the terms of a text.
+// Set adds the terms of a text. A k==v is a k=v, as kubectl has it.
 func (s *Selector) Set(text string) error {
 	for _, part := range strings.Split(text, ",") {
 		k, v, ok := strings.Cut(part, "=")
 		k, not := strings.CutSuffix(k, "!")
+		if !not {
+			v = strings.TrimPrefix(v, "=")
+		}
 		if !ok || k == "" {
 			return fmt.Errorf("%q is not a selector: use k=v or k!=v, joined by commas", part)
 		}

@@ -271,7 +271,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		Removed:   cfg.Rings.RemovedCoordinator,
 	})
 	c.fencing = fencing.New(c.base, fencing.Config{
-		Policy: cfg.FencePolicy, TTL: cfg.Lease.TTL, Term: term, Programs: cfg.Programs, Workloads: c.workloads, Secret: cfg.Secret, Witness: cfg.Witness,
+		Policy: cfg.FencePolicy, TTL: cfg.Lease.TTL, Term: term, Programs: cfg.Programs, Workloads: c.workloads, Hosts: fencingOf{c}, Secret: cfg.Secret, Witness: cfg.Witness,
 	})
 	c.actions = actions.New(c.base, actions.Config{
 		Workloads: c.workloads, Approvals: c.approvals, Dispatch: c.hosts, Payloads: c.relay.Payloads, Policies: c.rules, Forgotten: c.journal.Forgotten,

@@ -16,6 +16,33 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
+// TestReturnOnTheOldConnection: a host that was silent for longer than a lease, and goes on with
+// its connection, is asked for all that it has.
+func TestReturnOnTheOldConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		told := func() int64 {
+			v, err := f.Coordinator().Members().Host(t.Context(), h.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v.Inventory.AtMS
+		}
+		h.Silence()
+		after(3 * time.Minute)
+		back := time.Now().UnixMilli()
+		h.Speak()
+		after(time.Minute)
+		if told() < back {
+			t.Error("a minute after its return nobody has asked what it has")
+		}
+		asked := told()
+		after(5 * time.Minute)
+		if told() != asked {
+			t.Error("it is asked again for what it has told")
+		}
+	})
+}
+
 // TestContainersAreKnownWhenTheirActionEnds: whoever waited for an action need
 // not wait for a heartbeat to see what it made, and a report that comes late
 // does not undo a newer heartbeat.

@@ -42,7 +42,7 @@ func TestOfflineRule(t *testing.T) {
 		h.Heartbeat()
 		_, err := f.Coordinator().Alerts().SetRule(t.Context(), f.Admin(), alerting.RuleSet{
 			Name: "away", Of: "host", Rules: []string{"ram=80%", "offline=2m", "offline=5m:critical", "clock=1m"},
-		}, 0)
+		}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestOfflineRule(t *testing.T) {
 		}; !slices.Equal(events, expect) {
 			t.Errorf("the events are %q, want %q", events, expect)
 		}
-		if err := f.Coordinator().Alerts().RemoveRule(t.Context(), f.Admin(), "away", 0); err != nil {
+		if err := f.Coordinator().Alerts().RemoveRule(t.Context(), f.Admin(), "away", ""); err != nil {
 			t.Fatal(err)
 		}
 		after(20 * time.Second)

@@ -48,7 +48,7 @@ func TestAlertRules(t *testing.T) {
 		synctest.Wait()
 		set := func(s alerting.RuleSet) uint64 {
 			t.Helper()
-			s, err := f.Coordinator().Alerts().SetRule(t.Context(), f.Admin(), s, 0)
+			s, err := f.Coordinator().Alerts().SetRule(t.Context(), f.Admin(), s, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +79,7 @@ func TestAlertRules(t *testing.T) {
 		want("labelled", n, "host disk=90%/5m0s", "* ram=80%/1m0s")
 		h.Goodbye()
 		synctest.Wait()
-		if err := f.Coordinator().Alerts().RemoveRule(t.Context(), f.Admin(), "disks", 0); err != nil {
+		if err := f.Coordinator().Alerts().RemoveRule(t.Context(), f.Admin(), "disks", ""); err != nil {
 			t.Fatal(err)
 		}
 		f.Restart()
@@ -98,7 +98,7 @@ func TestAlertRulesAreChecked(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		rules := f.Coordinator().Alerts()
 		good := alerting.RuleSet{Name: "memory", Host: h.ID, Of: "web", Rules: []string{"ram=80%/60s"}}
-		first, err := rules.SetRule(t.Context(), f.Admin(), good, 0)
+		first, err := rules.SetRule(t.Context(), f.Admin(), good, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,26 +117,26 @@ func TestAlertRulesAreChecked(t *testing.T) {
 			bad := good
 			bad.Rules = slices.Clone(good.Rules)
 			edit(&bad)
-			if _, err := rules.SetRule(t.Context(), f.Admin(), bad, 0); !errors.Is(err, core.ErrInvalid) {
+			if _, err := rules.SetRule(t.Context(), f.Admin(), bad, ""); !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if _, err := rules.SetRule(t.Context(), core.Actor{Name: "eve", Role: core.RoleViewer}, good, 0); !errors.Is(err, core.ErrRole) {
+		if _, err := rules.SetRule(t.Context(), core.Actor{Name: "eve", Role: core.RoleViewer}, good, ""); !errors.Is(err, core.ErrRole) {
 			t.Errorf("a viewer: %v", err)
 		}
-		second, err := rules.SetRule(t.Context(), f.Admin(), good, first.Number)
+		second, err := rules.SetRule(t.Context(), f.Admin(), good, first.Tag())
 		if err != nil || second.Number <= first.Number {
 			t.Errorf("changed as it was read: %+v, %v", second, err)
 		}
-		if _, err := rules.SetRule(t.Context(), f.Admin(), good, first.Number); !errors.Is(err, core.ErrChanged) {
+		if _, err := rules.SetRule(t.Context(), f.Admin(), good, first.Tag()); !errors.Is(err, core.ErrChanged) {
 			t.Errorf("changed as it was read before: %v", err)
 		}
-		if err := rules.RemoveRule(t.Context(), f.Admin(), "nosuch", 0); !errors.Is(err, core.ErrNotFound) {
+		if err := rules.RemoveRule(t.Context(), f.Admin(), "nosuch", ""); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("remove what is not there: %v", err)
 		}
 		for n := 0; ; n++ {
 			many := alerting.RuleSet{Name: fmt.Sprintf("many-%d", n), Of: "*", Rules: []string{"ram=80%/60s", "cpu=90%/60s", "tasks=500", "psi-io=90%", "restarts=3"}}
-			if _, err = rules.SetRule(t.Context(), f.Admin(), many, 0); err != nil {
+			if _, err = rules.SetRule(t.Context(), f.Admin(), many, ""); err != nil {
 				break
 			}
 		}

@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"context"
 	"errors"
+	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/policies"
@@ -40,6 +42,25 @@ func (f fencingOf) Closed(host protocol.HostID) string { return f.c.fencing.Clos
 
 // Off implements [workloads.Fencing].
 func (f fencingOf) Off(host protocol.HostID) (device, person bool) { return f.c.fencing.Off(host) }
+
+// Do implements [fencing.Hosts].
+func (f fencingOf) Do(ctx context.Context, host protocol.HostID, spec []byte, begins, ends time.Duration) (a core.Action, err error) {
+	if here, _ := f.c.hosts.Here(host); !here {
+		return a, errors.New("the host is not connected")
+	}
+	if a, err = f.c.actions.ProposeSelf(ctx, host, spec); err != nil {
+		return a, err
+	}
+	end := f.c.actions.Follow(a.ID)
+	defer end.Close()
+	if a, err = f.c.actions.Get(ctx, a.ID); err != nil {
+		return a, err
+	}
+	if a, err = end.Wait(ctx, a, begins); err != nil || a.State != protocol.StateRunning {
+		return a, err
+	}
+	return end.Wait(ctx, a, ends-begins)
+}
 
 // concerns are the alerts about hosts that the rooms of unique workloads and of fencing
 // raise.

@@ -263,6 +263,15 @@ func (h *Host) Silence() {
 	h.quiet = true
 }
 
+// Speak ends a silence on the connection that is up, as after a pause of the machine: the host
+// sends a lease, and tells nothing else by itself.
+func (h *Host) Speak() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.quiet = false
+	h.lease()
+}
+
 // Copy returns another host with the same key and a copy of the disk, as after
 // a clone of a machine or of a backup. It is a process of its own and not
 // connected.

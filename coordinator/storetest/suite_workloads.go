@@ -18,7 +18,7 @@ func testWorkloads(t *testing.T, s core.Store) {
 		return core.Workload{
 			Workload: unique.Workload{CTID: protocol.CTID{6: 0x70, 8: 0x80, 9: n}, Name: "db", Host: host, Phase: unique.Held, Data: unique.DataNone, Move: unique.Move{To: "y", By: "bob", AtMS: 6}, Epoch: protocol.Epoch{Term: protocol.Term{Ring: 1, Counter: 2}, Counter: counter}},
 			Spec:     []byte("{}"), Requester: "ann", Failed: map[protocol.HostID]core.Failure{"x": {AtMS: 3, Why: "it does not start"}}, ChangedMS: 7,
-			Wants:   placement.Wants{Rules: []placement.Rule{{Labels: map[string]string{"site": "lab"}, Must: true}}, Near: []placement.Near{{Workload: "web", Score: 5}}, Priority: 4},
+			Wants:   placement.Wants{Rules: []placement.Rule{{Labels: map[string]string{"site": "lab"}, Must: true}}, Near: []placement.Near{{Workload: "web", Score: 5}}, Priority: 4, After: []string{"dns"}},
 			Holders: []protocol.HostID{"x", host}, DataHost: host, Restored: "made of backup nas:db-1",
 			Moved:   core.MoveEnd{Move: unique.Move{To: "x", By: "ann", Reason: "new disks", AtMS: 4}, Why: "it is away", EndMS: 5},
 			History: []core.WorkloadStep{{AtMS: 6, Host: "x", Phase: unique.Held}},

@@ -3,13 +3,10 @@ package web
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/alerting"
-	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -34,24 +31,6 @@ type RuleRef struct {
 	Name string `path:"name" maxLength:"63" doc:"Name of the rule"`
 }
 
-// RuleMatch makes a change depend on what the requester has read.
-type RuleMatch struct {
-	IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag of the rule as it was read: if it is another by now, nothing is changed and the answer is 412"`
-}
-
-// number returns the one that is wanted; 0 is any.
-func (m RuleMatch) number() (uint64, error) {
-	tag, err := IfMatch(m).tag()
-	if err != nil || tag == "" {
-		return 0, err
-	}
-	n, err := strconv.ParseUint(tag, 10, 53)
-	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%w: If-Match: %q is no ETag of a rule", core.ErrInvalid, tag)
-	}
-	return n, nil
-}
-
 // ruleAnswer is a rule, and how it is named.
 type ruleAnswer struct {
 	ETag string `header:"ETag" doc:"Names the rule as it is, for If-Match"`
@@ -59,7 +38,7 @@ type ruleAnswer struct {
 }
 
 func answerRule(s alerting.RuleSet, err error) (*ruleAnswer, error) {
-	return &ruleAnswer{`"` + strconv.FormatUint(s.Number, 10) + `"`, ruleOf(s)}, err
+	return &ruleAnswer{`"` + s.Tag() + `"`, ruleOf(s)}, err
 }
 
 func ruleOf(s alerting.RuleSet) api.AlertRule {
@@ -83,10 +62,10 @@ func (h alertHandlers) getRule(ctx context.Context, in *RuleRef) (*ruleAnswer, e
 
 func (h alertHandlers) setRule(ctx context.Context, in *struct {
 	RuleRef
-	RuleMatch
+	Replacing
 	Body api.NewAlertRule
 }) (*ruleAnswer, error) {
-	as, err := in.number()
+	as, err := in.setting()
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +77,9 @@ func (h alertHandlers) setRule(ctx context.Context, in *struct {
 
 func (h alertHandlers) removeRule(ctx context.Context, in *struct {
 	RuleRef
-	RuleMatch
+	Replacing
 }) (*none, error) {
-	as, err := in.number()
+	as, err := in.setting()
 	if err != nil {
 		return nil, err
 	}

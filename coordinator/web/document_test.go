@@ -108,7 +108,7 @@ func exercises(s *site) []exercise {
 	if _, err := s.f.Coordinator().Access().CreateViewer(s.t.Context(), s.f.Admin(), "eyes"); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := s.f.Coordinator().Alerts().SetRule(s.t.Context(), s.f.Admin(), alerting.RuleSet{Name: "disks", Of: "host", Rules: []string{"disk=90%"}}, 0); err != nil {
+	if _, err := s.f.Coordinator().Alerts().SetRule(s.t.Context(), s.f.Admin(), alerting.RuleSet{Name: "disks", Of: "host", Rules: []string{"disk=90%"}}, ""); err != nil {
 		s.t.Fatal(err)
 	}
 	if _, err := s.f.Coordinator().Alerts().Mute(s.t.Context(), s.f.Admin(), alerting.Mute{Alert: "disk."}, time.Hour); err != nil {
@@ -271,6 +271,9 @@ func (s *site) waiting(n byte) core.Action {
 func (s *site) perform(role core.TokenRole, e exercise) reply {
 	s.t.Helper()
 	req := s.request(role, e.method, e.path, e.body)
+	if e.method == http.MethodPut || e.method == http.MethodDelete {
+		req.Header.Set("If-Match", "*")
+	}
 	if e.op == "attach-action" {
 		upgrade(req)
 		resp, err := s.client.Do(req)

@@ -40,8 +40,12 @@ func (e edited) check(t *testing.T, s *site) {
 	}
 	audit := func() []byte { return s.call(core.RoleViewer, http.MethodGet, "/v1/audit?limit=50", nil).body }
 
-	if r := send(http.MethodPut, "", e.first); r.StatusCode != http.StatusOK || r.Header.Get("ETag") == "" {
-		t.Fatalf("without a tag: status %d, ETag %q: %s", r.StatusCode, r.Header.Get("ETag"), r.body)
+	made := "" // without a tag, if it is not there by itself
+	if !e.removed {
+		made = "*"
+	}
+	if r := send(http.MethodPut, made, e.first); r.StatusCode != http.StatusOK || r.Header.Get("ETag") == "" {
+		t.Fatalf("with the tag %q: status %d, ETag %q: %s", made, r.StatusCode, r.Header.Get("ETag"), r.body)
 	}
 	stale := read("").Header.Get("ETag")
 	if r := read(stale); r.StatusCode != http.StatusNotModified {
@@ -54,6 +58,7 @@ func (e edited) check(t *testing.T, s *site) {
 
 	before, written := read("").body, audit()
 	for name, c := range map[string]struct{ tag, code string }{
+		"that is missing":   {"", api.CodeUnread},
 		"stale":             {stale, api.CodeChanged},
 		"of something else": {`"0123456789abcdef"`, api.CodeChanged},
 		"of words":          {`"the newest"`, api.CodeChanged},
@@ -67,8 +72,9 @@ func (e edited) check(t *testing.T, s *site) {
 			refused = append(refused, send(http.MethodDelete, c.tag, nil))
 		}
 		for _, r := range refused {
-			if p := wantProblem(t, r, c.code); c.code == api.CodeChanged && p.Status != http.StatusPreconditionFailed {
-				t.Errorf("a tag %s: status %d", name, p.Status)
+			want := map[string]int{api.CodeChanged: http.StatusPreconditionFailed, api.CodeUnread: http.StatusPreconditionRequired, api.CodeInvalid: http.StatusBadRequest}[c.code]
+			if p := wantProblem(t, r, c.code); p.Status != want {
+				t.Errorf("a tag %s: status %d, want %d", name, p.Status, want)
 			}
 		}
 		if r := read(""); !bytes.Equal(r.body, before) || r.Header.Get("ETag") != right || !bytes.Equal(audit(), written) {

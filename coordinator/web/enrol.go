@@ -120,7 +120,7 @@ func (h hostHandlers) getAutoRule(ctx context.Context, in *AutoRuleRef) (*autoRu
 
 func (h hostHandlers) setAutoRule(ctx context.Context, in *struct {
 	AutoRuleRef
-	IfMatch
+	Replacing
 	Body api.NewAutoRule
 }) (*autoRuleAnswer, error) {
 	as, err := in.setting()
@@ -138,7 +138,7 @@ func (h hostHandlers) setAutoRule(ctx context.Context, in *struct {
 
 func (h hostHandlers) removeAutoRule(ctx context.Context, in *struct {
 	AutoRuleRef
-	IfMatch
+	Replacing
 }) (*none, error) {
 	as, err := in.setting()
 	if err != nil {

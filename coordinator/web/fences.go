@@ -39,7 +39,7 @@ func span(ms int64) string { return (time.Duration(ms) * time.Millisecond).Strin
 
 func deviceOf(d fence.Device) api.FenceDevice {
 	out := api.FenceDevice{
-		Name: d.Name, Agent: d.Agent, Params: d.Params, Secrets: d.Secrets, Hosts: []api.FenceTarget{}, Delay: span(d.DelayMS), Random: span(d.RandomMS),
+		Name: d.Name, Agent: d.Agent, Via: string(d.Via), Params: d.Params, Secrets: d.Secrets, Hosts: []api.FenceTarget{}, Delay: span(d.DelayMS), Random: span(d.RandomMS),
 		Tries: d.Tries, Timeout: span(d.TryMS), Trouble: d.Trouble, CheckedAt: webapi.Maybe(d.CheckedMS), AddedAt: webapi.At(d.AddedMS), AddedBy: d.AddedBy,
 	}
 	if out.Params == nil {
@@ -93,7 +93,7 @@ func milliseconds(name, text string) (int64, error) {
 
 func (h fenceHandlers) setDevice(ctx context.Context, in *struct {
 	FenceDeviceRef
-	IfMatch
+	Replacing
 	Body api.NewFenceDevice
 }) (*deviceAnswer, error) {
 	as, err := in.setting()
@@ -101,7 +101,7 @@ func (h fenceHandlers) setDevice(ctx context.Context, in *struct {
 		return nil, err
 	}
 	b := in.Body
-	d := fence.Device{Name: in.Name, Agent: b.Agent, Params: b.Params, Secrets: b.Secrets, Tries: b.Tries}
+	d := fence.Device{Name: in.Name, Agent: b.Agent, Via: protocol.HostID(b.Via), Params: b.Params, Secrets: b.Secrets, Tries: b.Tries}
 	for _, x := range []struct {
 		name, text string
 		to         *int64
@@ -124,7 +124,7 @@ func (h fenceHandlers) setDevice(ctx context.Context, in *struct {
 
 func (h fenceHandlers) removeDevice(ctx context.Context, in *struct {
 	FenceDeviceRef
-	IfMatch
+	Replacing
 }) (*none, error) {
 	as, err := in.setting()
 	if err != nil {

@@ -184,9 +184,19 @@ func (m IfMatch) tag() (string, error) {
 	return m.IfMatch[1 : len(m.IfMatch)-1], nil
 }
 
-// setting returns the part of the tag that names what people set, see [settingTag]; empty is any.
-func (m IfMatch) setting() (string, error) {
-	tag, err := m.tag()
+// Replacing makes a change that leaves nothing of what is there depend on what the requester
+// has read.
+type Replacing struct {
+	IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag of what is replaced or removed, as it was read: if that is another by now, nothing is changed and the answer is 412. With * it is replaced or removed whatever it is. Without the header only what is not there yet is made, and otherwise the answer is 428"`
+}
+
+// setting returns the part of the tag that names what people set, see [settingTag]; empty is
+// any, and [core.Unread] that none was sent.
+func (m Replacing) setting() (string, error) {
+	if m.IfMatch == "" {
+		return core.Unread, nil
+	}
+	tag, err := IfMatch(m).tag()
 	setting, _, _ := strings.Cut(tag, "-")
 	if err == nil && tag != "" && setting == "" {
 		err = fmt.Errorf("%w: If-Match: %q is no ETag that was answered", core.ErrInvalid, tag)
@@ -226,10 +236,10 @@ func (h hostHandlers) getLabels(ctx context.Context, in *HostRef) (*labelsAnswer
 
 func (h hostHandlers) setLabels(ctx context.Context, in *struct {
 	HostRef
-	IfMatch
+	Replacing
 	Body api.Labels
 }) (*labelsAnswer, error) {
-	as, err := in.tag()
+	as, err := in.setting()
 	if err == nil {
 		err = h.c.Members().SetLabels(ctx, actor(ctx), in.id(), in.Body.Labels, as)
 	}

@@ -107,6 +107,10 @@ func TestLabelsAsTheyWereRead(t *testing.T) {
 		as[api.Labels](t, put("*", "site=home"), http.StatusOK)
 		wantProblem(t, put("site", "site=home"), api.CodeInvalid)
 		wantProblem(t, put("*", "no label"), api.CodeInvalid)
-		as[api.Labels](t, put(""), http.StatusOK)
+		if p := wantProblem(t, put("", "site=lab"), api.CodeUnread); p.Status != http.StatusPreconditionRequired {
+			t.Errorf("without a tag: status %d", p.Status)
+		}
+		as[api.Host](t, s.call(core.RoleApprover, http.MethodPost, "/v1/hosts/edge-07/label", api.Relabel{Set: []string{"a=b"}}), http.StatusOK) // the others stay
+		as[api.Labels](t, put("*"), http.StatusOK)
 	})
 }

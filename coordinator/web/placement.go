@@ -84,7 +84,7 @@ func (h leaseHandlers) getPlacement(ctx context.Context, in *ContainerRef) (*pla
 
 func (h leaseHandlers) setPlacement(ctx context.Context, in *struct {
 	ContainerRef
-	IfMatch
+	Replacing
 	Body api.Wishes
 }) (*placementAnswer, error) {
 	as, err := in.setting()

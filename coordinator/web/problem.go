@@ -77,6 +77,7 @@ func (h *handlers) asProblemOf(ctx context.Context, err error) problem {
 	}{
 		{core.ErrRole, api.CodeRole}, // the special cases first
 		{core.ErrChanged, api.CodeChanged},
+		{core.ErrUnread, api.CodeUnread},
 		{core.ErrUnknownHost, api.CodeUnknownHost},
 		{core.ErrBadReference, api.CodeBadReference},
 		{core.ErrInvalid, api.CodeInvalid},

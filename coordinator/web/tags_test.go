@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/core"
 )
 
@@ -35,7 +36,9 @@ func TestUnchanged(t *testing.T) {
 			}
 		}
 		tag := ask(path).Header.Get("ETag")
-		s.call(core.RoleApprover, http.MethodPut, path, map[string][]string{"labels": {"site=new"}})
+		req := s.request(core.RoleApprover, http.MethodPut, path, map[string][]string{"labels": {"site=new"}})
+		req.Header.Set("If-Match", tag)
+		as[api.Labels](t, s.do(req), http.StatusOK)
 		if r := ask(path, tag); r.StatusCode != http.StatusOK || !strings.Contains(string(r.body), "site=new") {
 			t.Errorf("after a change: status %d: %s", r.StatusCode, r.body)
 		}
