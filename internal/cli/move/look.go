@@ -11,10 +11,12 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/contract"
+	"github.com/hostler-io/hostler/protocol/data"
 )
 
 // look asks both hosts what they have.
 func (m *mover) look(ctx context.Context, what string) (err error) {
+	defer m.Phase(fmt.Sprintf("%s: look at both hosts", m.ref)).End()
 	p := &picture{name: m.ref.Name, dropSnapshots: m.dropSnapshots}
 	m.p = p
 	for host, h := range map[protocol.HostID]*api.Host{m.ref.Host: &p.from, m.to: &p.to} {
@@ -37,7 +39,7 @@ func (m *mover) look(ctx context.Context, what string) (err error) {
 	if m.id.IsZero() || p.source != nil && p.source.Class == contract.Unique {
 		return nil
 	}
-	p.backup = "move-" + m.id.String()
+	p.backup = data.MoveBackup(m.id.String())
 	for host, at := range map[protocol.HostID]**api.Backup{m.ref.Host: &p.atFrom, m.to: &p.atTo} {
 		if *at, err = m.backupAt(ctx, host); err != nil {
 			return err
@@ -45,6 +47,11 @@ func (m *mover) look(ctx context.Context, what string) (err error) {
 	}
 	if p.volumes, err = m.volumesAt(ctx, m.to); err != nil {
 		return err
+	}
+	if p.source != nil && p.copy == nil && (p.details.Moving == nil || p.atTo == nil) { // something is to be sent
+		if err := m.measure(ctx); err != nil {
+			return err
+		}
 	}
 	p.net, err = dispatch.Listed[api.NetworkPart](ctx, m.Dispatcher, m.r, m.to, "list the networks of "+string(m.to), protocol.Spec{Kind: protocol.KindNetworkList, Args: &protocol.ExportArgs{OutputOption: streamed}})
 	return err
@@ -107,7 +114,13 @@ func (m *mover) find(ctx context.Context) error {
 // inspect asks a host what it knows of the container.
 func (m *mover) inspect(ctx context.Context, host protocol.HostID) (*api.ContainerDetails, error) {
 	what := fmt.Sprintf("move %s to %s", m.ref, m.to)
-	b, err := m.Ask(ctx, m.r, host, string(host)+"/"+m.ref.Name, what, maxDetails, m.about(protocol.KindInspect, &protocol.ExportArgs{}))
+	ask := func() ([]byte, error) {
+		return m.Ask(ctx, m.r, host, string(host)+"/"+m.ref.Name, what, maxDetails, m.about(protocol.KindInspect, &protocol.ExportArgs{}))
+	}
+	b, err := ask()
+	if code(err) == term.ExitFailed { // it may have been removed while the question waited: the next one is told that it is gone
+		b, err = ask()
+	}
 	d := new(api.ContainerDetails)
 	if err == nil && json.Unmarshal(b, d) != nil {
 		err = term.Cannot(what, dispatch.ErrAnswer)

@@ -41,12 +41,14 @@ type moved struct {
 	Volumes []string `json:"volumes,omitempty"`
 	Mounts  []string `json:"mounts,omitempty"`
 	Ports   []string `json:"ports,omitempty"`
+	Bytes   int64    `json:"bytes,omitempty"`      // of its files and those of its volumes
 	Free    int64    `json:"free_bytes,omitempty"` // on the disk of the other host
 	Steps   []step   `json:"steps"`                // that are left
 }
 
 func noun() show.Noun[moved] {
-	return show.NounOf[moved]("name", "name from to runtime state volumes~ mounts~ ports~ free ctid+ steps~", show.Cells[moved]{
+	return show.NounOf[moved]("name", "name from to runtime state volumes~ mounts~ ports~ size free ctid+ steps~", show.Cells[moved]{
+		"size": func(m moved) any { return term.Size(m.Bytes) },
 		"free": func(m moved) any { return term.Size(m.Free) },
 		"steps": func(m moved) any {
 			var all []string
@@ -76,7 +78,8 @@ that it runs for 10 seconds; --wait bounds that. A container that is stopped sta
 
 What would keep it from running there, as far as it can be seen, is told before it is
 stopped: a name, port or volume that is taken, a network that is not there, another
-architecture. If a later step fails, what the other host has of it is removed, and the
+architecture or runtime, a limit that cannot be applied, too little room for its files and
+volumes. If a later step fails, what the other host has of it is removed, and the
 container is started again where it was.
 
 A move that was cut short is asked for again with the same words: it goes on where it
@@ -197,7 +200,7 @@ func (m *mover) unique(ctx context.Context, c *api.Container, reason string, yes
 
 // planned is what is about to be done.
 func (m *mover) planned(steps []step) moved {
-	out := moved{Name: m.p.name, From: m.p.from.ID, To: m.p.to.ID, CTID: m.id.String(), Free: m.p.to.DiskFree, Steps: steps}
+	out := moved{Name: m.p.name, From: m.p.from.ID, To: m.p.to.ID, CTID: m.id.String(), Bytes: m.p.size.files + m.p.size.volumes, Free: m.p.to.DiskFree, Steps: steps}
 	if c := cmp.Or(m.p.source, m.p.copy); c != nil {
 		out.Runtime, out.State = c.Runtime, cmp.Or(c.Intended, c.State)
 	}
@@ -231,6 +234,7 @@ func run(ctx context.Context, h hosts, steps []step) error {
 
 func (m *mover) do(ctx context.Context, s step) error {
 	m.Say("%s: %s", m.ref, s)
+	defer m.Phase(fmt.Sprintf("%s: %s", m.ref, s)).End()
 	switch s {
 	case forget:
 		return m.forgetBackups(ctx)
@@ -247,9 +251,17 @@ func (m *mover) do(ctx context.Context, s step) error {
 		return err
 	case backUp:
 		args := &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: m.p.backup}, WithVolumes: true}, OutputOption: streamed}
-		_, err := dispatch.Listed[api.Backup](ctx, m.Dispatcher, m.r, m.ref.Host, "back up "+m.ref.String(), m.about(protocol.KindBackup, args))
+		all, err := dispatch.Listed[api.Backup](ctx, m.Dispatcher, m.r, m.ref.Host, "back up "+m.ref.String(), m.about(protocol.KindBackup, args))
+		if len(all) == 1 {
+			m.p.atFrom = &all[0]
+		}
 		return err
 	case send:
+		if m.p.atFrom != nil { // how large it is has shown just now
+			if why := m.p.crowded(m.p.atFrom.Bytes); len(why) > 0 {
+				return refused(m.ref.String(), strings.Join(why, "; "), "hostler host check "+string(m.to)+" --all")
+			}
+		}
 		_, err := backups.Copy(ctx, m.Dispatcher, m.r, data.BackupName{Backup: m.p.backup}, m.ref.Host, m.to)
 		return err
 	case arrive:
@@ -357,6 +369,7 @@ func (m *mover) undo(ctx context.Context, at step, why error) error {
 	case m.came && m.p.copy != nil:
 		return besides(why, again, "%s had the container before, and may have run it since, so it stays there; to end the move and lose what %[1]s has: hostler ct rm %[1]s/%[2]s, and then hostler ct start %[3]s", m.to, m.p.name, m.ref)
 	}
+	defer m.Phase(fmt.Sprintf("%s: take the move back", m.ref)).End()
 	if m.came {
 		if err := m.withdraw(ctx); err != nil {
 			return besides(why, again, "the container stays stopped on %s, for %s may run it: %s", m.ref.Host, m.to, err)

@@ -30,6 +30,10 @@ type picture struct {
 	volumes       []api.Volume
 	net           []api.NetworkPart // of the other host
 	dropSnapshots bool
+	// size is what the container takes, and rooms what the other host has free, by the name of
+	// a directory; nothing if that is not known.
+	size  size
+	rooms map[string]api.Room
 }
 
 // step is what a move does, in this order.
@@ -118,6 +122,9 @@ func (p *picture) obstacles() (why []string) {
 	for _, missing := range p.to.Unsupported {
 		what, reason, _ := strings.Cut(missing, ": ")
 		add(what == p.source.Runtime, "%s makes no containers of %s: %s", to, what, reason)
+		for _, l := range d.Limits {
+			add(l.Set != "" && what == "limit."+l.Resource, "%s cannot apply its limit %s=%s: %s; take the limit away (hostler ct limit %s/%s %s=none), or choose another host", to, l.Resource, l.Set, reason, p.from.ID, p.name, l.Resource)
+		}
 	}
 	add(slices.ContainsFunc(p.others, func(c api.Container) bool { return c.Name == p.name }), "%s has another container %s", to, p.name)
 	add(p.source.State == "frozen", "it is frozen; let it run first: hostler ct unfreeze")
@@ -138,7 +145,7 @@ func (p *picture) obstacles() (why []string) {
 		}
 	}
 	add(d.Network != "" && !slices.ContainsFunc(p.net, func(n api.NetworkPart) bool { return n.Network == d.Network || n.Name == d.Network }), "%s has no network %s", to, d.Network)
-	return slices.Compact(why)
+	return append(slices.Compact(why), p.crowded(0)...)
 }
 
 // brought are the volumes that a move has made on the other host, which has others now than

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/term"
 )
 
@@ -81,9 +83,22 @@ func TestRefused(t *testing.T) {
 		"container db has its volume": still(func(p *picture) {
 			p.near = append(p.near, api.Container{Name: "db", CTID: "2", Volumes: []string{"data:/x"}})
 		}),
-		"has a volume data already":     still(func(p *picture) { p.volumes = []api.Volume{{Name: "data"}} }),
-		"leads to container old":        still(func(p *picture) { p.net = []api.NetworkPart{{Kind: "port", Name: "8080:8000/tcp", Owner: "old"}} }),
-		"has no network back":           still(func(p *picture) { p.details.Network = "back" }),
+		"has a volume data already": still(func(p *picture) { p.volumes = []api.Volume{{Name: "data"}} }),
+		"leads to container old":    still(func(p *picture) { p.net = []api.NetworkPart{{Kind: "port", Name: "8080:8000/tcp", Owner: "old"}} }),
+		"has no network back":       still(func(p *picture) { p.details.Network = "back" }),
+		"edge-02 cannot apply its limit memory=64MiB: the kernel": still(func(p *picture) {
+			p.to.Unsupported = []string{"limit.memory: the kernel has no controller"}
+			p.details.Limits = []api.ContainerLimit{{Resource: "memory", Set: "64MiB"}}
+		}),
+		"takes 4.0GiB on the file system of its containers, its volumes, and edge-02 has 4.0GiB free": still(func(p *picture) {
+			p.size, p.rooms = size{3 << 30, 1 << 30}, map[string]api.Room{"containers": {FileSystem: "8:1", Free: 4 << 30}, "volumes": {FileSystem: "8:1", Free: 4 << 30}}
+		}),
+		"takes 3.0GiB on the file system of its containers, and": still(func(p *picture) {
+			p.size, p.rooms = size{3 << 30, 1 << 30}, map[string]api.Room{"containers": {FileSystem: "8:1", Free: 2 << 30}, "volumes": {FileSystem: "8:2", Free: 2 << 30}}
+		}),
+		"takes 1.0GiB on the file system of its volumes, and": still(func(p *picture) {
+			p.size, p.rooms = size{3 << 30, 1 << 30}, map[string]api.Room{"containers": {FileSystem: "8:1", Free: 4 << 30}, "volumes": {FileSystem: "8:2", Free: 1 << 30}}
+		}),
 		"it is frozen; let it run":      still(func(p *picture) { p.source.State = "frozen" }),
 		"of edge-02 leads to container": still(func(p *picture) { p.net = []api.NetworkPart{{Kind: "port", Name: "8080:80/tcp", Owner: "web"}} }),
 	} {
@@ -104,7 +119,19 @@ func TestRefused(t *testing.T) {
 	for name, p := range map[string]*picture{
 		"the port of another protocol": still(func(p *picture) { p.net = []api.NetworkPart{{Kind: "port", Name: "8080:80/udp"}} }),
 		"a port whose container left":  still(func(p *picture) { p.net = []api.NetworkPart{{Kind: "port", Name: "8080:80/tcp", Orphan: "gone"}} }),
-		"snapshots that may go":        still(func(p *picture) { p.details.Snapshots, p.dropSnapshots = make([]api.ContainerSnapshot, 2), true }),
+		"limits that can be applied, or are not ours": still(func(p *picture) {
+			p.to.Unsupported = []string{"limit.net: no device ifb", "limit.memory: no controller"}
+			p.details.Limits = []api.ContainerLimit{{Resource: "cpu", Set: "50%"}, {Resource: "memory", Effective: "1GiB"}}
+		}),
+		"room for all of it": still(func(p *picture) {
+			p.size, p.rooms = size{3 << 30, 1 << 30}, map[string]api.Room{"containers": {FileSystem: "8:1", Free: 5 << 30}, "volumes": {FileSystem: "8:1", Free: 5 << 30}}
+		}),
+		"containers of podman are elsewhere": still(func(p *picture) {
+			p.source.Runtime = "podman"
+			p.size, p.rooms = size{3 << 30, 0}, map[string]api.Room{"containers": {FileSystem: "8:1"}, "containers of podman": {FileSystem: "8:2", Free: 5 << 30}, "state": {FileSystem: "8:1"}}
+		}),
+		"an older host, which tells nothing": still(func(p *picture) { p.size = size{3 << 30, 1 << 30} }),
+		"snapshots that may go":              still(func(p *picture) { p.details.Snapshots, p.dropSnapshots = make([]api.ContainerSnapshot, 2), true }),
 		"a network that is there": still(func(p *picture) {
 			p.details.Network, p.net = "back", []api.NetworkPart{{Kind: "bridge", Network: "back"}}
 		}),
@@ -112,6 +139,22 @@ func TestRefused(t *testing.T) {
 		if _, err := p.left(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestRoomOfBackup: a backup that the other host has no room for, beside what is made of it, is
+// not sent there.
+func TestRoomOfBackup(t *testing.T) {
+	m := &mover{Dispatcher: &dispatch.Dispatcher{Env: &conn.Env{UI: &term.UI{Err: io.Discard}}}, ref: conn.Ref{Host: "edge-01", Name: "web"}, to: "edge-02"}
+	m.p = still(moving, kept, func(p *picture) {
+		p.atFrom.Bytes, p.size = 1<<30, size{files: 2 << 30}
+		p.rooms = map[string]api.Room{"containers": {FileSystem: "8:1", Free: 3 << 30}, "state": {FileSystem: "8:1", Free: 3 << 30}}
+	})
+	if why := m.p.crowded(0); len(why) > 0 {
+		t.Fatalf("without the backup: %q", why)
+	}
+	if err := m.do(t.Context(), send); code(err) != term.ExitRefused || !strings.Contains(err.Error(), "takes 3.0GiB") {
+		t.Errorf("sent to a host without room for it: %v", err)
 	}
 }
 
