@@ -20,16 +20,17 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/network/names"
+	"github.com/hostler-io/hostler/podman"
 )
 
-// lookOver checks this host as it is configured.
-func lookOver(ctx context.Context, c config) []api.Finding {
+// lookOver checks this host as it is configured, and what its agent has found that it needs.
+func lookOver(ctx context.Context, c config, found ...checkup.Need) []api.Finding {
 	quiet := slog.New(slog.DiscardHandler)
 	s := state(c.StateDir)
 	cfg := checkup.Config{
-		Dirs: []checkup.Dir{{Name: "state", Path: c.StateDir}, {Name: "containers", Path: c.LXC.Path}},
+		Dirs: []checkup.Dir{{Name: "state", Path: c.StateDir}, {Name: "containers", Path: c.LXC.Path}, {Name: "volumes", Path: c.volumes()}},
 		Left: func(ctx context.Context) (int, error) {
-			r, err := check(ctx, c, false, quiet)
+			r, err := check(ctx, c.withoutTargets(), false, quiet)
 			if err == nil && len(r.Unchecked) > 0 {
 				err = errors.New(strings.Join(r.Unchecked, "; "))
 			}
@@ -56,6 +57,12 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 		p, err := openPodman(ctx, c, quiet)
 		if err == nil {
 			_, err = p.List(ctx)
+			if r, is := p.(*podman.Runtime); is && err == nil {
+				var dir string
+				if dir, err = podman.Storage(ctx, r); err == nil {
+					cfg.Dirs = append(cfg.Dirs, checkup.Dir{Name: "containers of podman", Path: dir})
+				}
+			}
 			err = errors.Join(err, p.Close())
 		}
 		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "podman", Problem: err, Mend: "apt-get install podman" + servePodman})
@@ -87,6 +94,7 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "restore " + s.membership() + ", or join again: hostler-agent leave"})
 	}
+	cfg.Needs = append(cfg.Needs, found...)
 	return checkup.Run(ctx, cfg)
 }
 

@@ -42,8 +42,8 @@ func TestCheck(t *testing.T) {
 	}
 	for name, text := range map[string]string{"by itself": look(0, "-o", "json"), "by the agent": look(0, "--socket", filepath.Join(s.dir, "agent.sock"))} {
 		found := results(text)
-		for _, check := range []string{"disk of state", "disk of containers", "commands", "clock", "memory", "debris"} {
-			if f, ok := found[check]; !ok || f.Result == api.FindingFailed {
+		for _, check := range []string{"disk of state", "disk of containers", "disk of volumes", "commands", "clock", "memory", "debris"} {
+			if f, ok := found[check]; !ok || f.Result == api.FindingFailed || strings.HasPrefix(check, "disk of ") != (f.Room != nil) {
 				t.Errorf("%s, %s: %+v", name, check, f)
 			}
 		}

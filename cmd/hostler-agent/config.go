@@ -40,6 +40,7 @@ type config struct {
 	Metrics  metricsConfig  `toml:"metrics"`
 	Alerts   alertsConfig   `toml:"alerts"`
 	Unique   uniqueConfig   `toml:"unique"`
+	Fence    fenceConfig    `toml:"fence"`
 
 	path string // of the file that was named; empty for the usual one
 }
@@ -68,9 +69,16 @@ type sessionsConfig struct {
 type lxcConfig struct {
 	Path    string `toml:"path" takes:"reload" does:"The directory of the containers."`
 	Helper  string `toml:"helper" takes:"reload" default:"hostler-lxc beside hostler-agent, or in /usr/libexec/hostler if that is in /usr/bin" does:"The program that does one operation of LXC."`
+	Rootfs  string `toml:"rootfs" takes:"reload" does:"What new containers of an image have as their root directory: copy is a copy of the image's files; auto shares these files between all unprivileged containers of the image where the kernel and the file system can (then lxc.overlay is among the features of the host), and is a copy elsewhere. Containers keep what they were made with."`
 	FirstID uint32 `toml:"first_id" takes:"reload" does:"The first of the users and groups of the host that belong to unprivileged containers. Nothing else may use them."`
 	IDs     uint32 `toml:"ids" takes:"reload" does:"How many users and groups belong to unprivileged containers: 65536 for each of them."`
 }
+
+// The values of lxc.rootfs.
+const (
+	rootfsAuto = "auto"
+	rootfsCopy = "copy"
+)
 
 // The values of podman.use.
 const (
@@ -120,7 +128,11 @@ func (c imagesConfig) registries() image.Registries {
 }
 
 type backupsConfig struct {
-	Targets []string `toml:"targets" takes:"restart" does:"Where backups of containers can be kept beside this host, each NAME=DIRECTORY, for example \"nas=/mnt/nas/hostler\" in a file system of another machine. The directory has to be there: below a mount point, so that nothing is written while nothing is mounted. Each host has one of its own."`
+	Targets       []string `toml:"targets" takes:"restart" does:"Where backups of containers can be kept beside this host: directories and buckets. NAME=DIRECTORY, for example \"nas=/mnt/nas/hostler\", is a directory in a file system of another machine. It has to be there: below a mount point, so that nothing is written while nothing is mounted. NAME=s3://HOST[:PORT]/BUCKET[/PREFIX], for example \"offsite=s3://s3.example:9000/backups/edge-07\", is a bucket of a store that speaks S3; ?region=REGION, style=path and style=dns may stand behind it, and s3+http:// before it leads to a store on this machine without TLS. Each host has a directory or prefix of its own."`
+	S3Credentials []string `toml:"s3_credentials" takes:"restart" does:"Who the host is to the stores of its buckets, each TARGET=FILE. The file, which only root may read, holds ACCESS_KEY:SECRET_KEY. A name without a slash is a credential that systemd gives the agent (LoadCredential=). It is read for each command, so that a change counts at once."`
+	S3CAFile      string   `toml:"s3_ca_file" takes:"restart" default:"those of the system" does:"A file of certificates in PEM. One of them must have signed the certificate of each store of buckets."`
+	EncryptTo     string   `toml:"encrypt_to" takes:"restart" default:"none" does:"A file of public OpenPGP keys, as gpg --export writes it. New backups are encrypted to all of them; those that move a container to another host are not. Whether a key can be used is looked at for each backup, so that an expired key fails the backup and not the agent."`
+	SecretKey     string   `toml:"secret_key" takes:"restart" default:"none" does:"A file with the secret OpenPGP keys, without a passphrase, that only root may read. Containers are made from encrypted backups only where it is."`
 }
 
 type networkConfig struct {
@@ -129,11 +141,14 @@ type networkConfig struct {
 	IPv6   string `toml:"subnet6" takes:"reload" does:"The IPv6 network of the bridge, in fd00::/8, for example fd5a:17:42::/64. The host has its first address. auto: the host chooses one that no other host is likely to have, the same at every start. Empty: none."`
 	NAT    bool   `toml:"nat" takes:"reload" does:"Whether containers reach other machines, by the address of the host. The host forwards packets then."`
 	Names  bool   `toml:"names" takes:"reload" does:"Whether containers of a network find each other by name. It needs the program dnsmasq, which the host starts for each network that has containers. False: a server of names of your own may listen at the address of the host there, and containers that are made from then on have a resolv.conf of their own."`
+	DHCP   bool   `toml:"dhcp" takes:"reload" does:"Whether containers that ask for an address by DHCP are told the one that they have. Many images ask, and some take the address away that they have if nothing answers. It needs names = true."`
 }
 
 type uniqueConfig struct {
 	Pausable string `toml:"pausable" takes:"restart" does:"Whether this machine can be stopped as a whole with its clocks, as a virtual machine that is paused or a container that is frozen: auto (a virtual machine can, and so can a container in which the agent runs), yes, or no. What runs on a machine that can goes on for a moment when it wakes, so the end of its lease proves nothing: its unique containers start elsewhere only when a fence device or a person says that it is off. Say no only if this machine is never paused, suspended or moved."`
 	Guard    bool   `toml:"guard" takes:"reload" does:"Let this host hold unique containers. Two small processes of their own then kill such a container when the lease of the host ends, also when the agent is dead; the agent tests that when it starts."`
+	Watchdog string `toml:"watchdog" takes:"reload" does:"The watchdog of this machine, for example /dev/watchdog. It resets the whole machine, with everything that runs on it, if unique containers do not end with their lease: if both processes of the guard are killed at once, if the guard is stopped or hangs, or if a kill does not come to its end. The guard arms it while the host holds unique containers. No other program may have it open; systemd has it if its RuntimeWatchdogSec is set. Empty: none."`
+	Reboot   bool   `toml:"reboot" takes:"reload" does:"Let the guard restart this machine, with everything that runs on it and without writing anything to its disks first, if a unique container cannot be killed when its lease has ended, because it waits for a disk that does not answer. Without this, and without a watchdog, the end of the lease is no proof that the container does not run, so coordinators do not count on it: see min_self_fence there."`
 }
 
 type alertsConfig struct {
@@ -178,11 +193,12 @@ func defaults() (config, error) {
 		Policy:   "/etc/hostler/policy.toml",
 		Commands: commandsConfig{Supervisor: beside("hostler-run"), Parallel: 16, Lanes: 32, OutputMiB: 2 << 10, OutputDays: 14},
 		Sessions: sessionsConfig{Parallel: 16, RecordMiB: 32, Unrecorded: unrecordedContinue},
-		LXC:      lxcConfig{Path: "/var/lib/lxc", Helper: beside("hostler-lxc"), FirstID: lxc.DefaultIDs.First, IDs: lxc.DefaultIDs.Count},
+		LXC:      lxcConfig{Path: "/var/lib/lxc", Rootfs: rootfsCopy, Helper: beside("hostler-lxc"), FirstID: lxc.DefaultIDs.First, IDs: lxc.DefaultIDs.Count},
 		Podman:   podmanConfig{Use: podmanAuto, Socket: "/run/podman/podman.sock", FirstID: podman.DefaultIDs.First, IDs: podman.DefaultIDs.Count},
 		Images:   imagesConfig{MaxGiB: 64, KeepGiB: 64, KeepDays: 90, Servers: []string{"images=https://images.linuxcontainers.org"}},
 		Unique:   uniqueConfig{Pausable: pausableAuto},
-		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24", Names: true},
+		Fence:    defaultFence(),
+		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24", Names: true, DHCP: true},
 		Metrics:  metricsConfig{MiB: metrics.DefaultLimit >> 20, Influx: influxConfig{API: string(influx.APIModern), Bucket: "hostler", Seconds: 60, SpoolMiB: 64}},
 	}
 	if name, err := os.Hostname(); err == nil {
@@ -228,6 +244,9 @@ func (c *config) check() error {
 	if _, err := protocol.ParseHostID(c.Host); err != nil {
 		return fmt.Errorf("host: %q is no host id: %w", c.Host, err)
 	}
+	if err := c.Fence.check(); err != nil {
+		return err
+	}
 	if err := c.Unique.check(); err != nil {
 		return err
 	}
@@ -243,6 +262,9 @@ func (c *config) check() error {
 	if c.LXC.ids().Overlaps(c.Podman.ids()) {
 		return errors.New("lxc.first_id, lxc.ids, podman.first_id and podman.ids give ids to both: want two ranges that have none in common")
 	}
+	if r := c.LXC.Rootfs; r != rootfsAuto && r != rootfsCopy {
+		return fmt.Errorf("lxc.rootfs = %q: want %s or %s", r, rootfsAuto, rootfsCopy)
+	}
 	if u := c.Podman.Use; u != podmanAuto && u != podmanOn && u != podmanOff {
 		return fmt.Errorf("podman.use = %q: want %s, %s or %s", u, podmanAuto, podmanOn, podmanOff)
 	}
@@ -255,8 +277,13 @@ func (c *config) check() error {
 	if err := c.Images.registries().Check(); err != nil {
 		return err
 	}
-	if _, err := backup.ParseTargets(c.Backups.Targets); err != nil {
+	if _, err := backup.ParseTargets(c.Backups.Targets, c.Backups.access()); err != nil {
 		return fmt.Errorf("backups.targets: %w", err)
+	}
+	for name, file := range map[string]string{"encrypt_to": c.Backups.EncryptTo, "secret_key": c.Backups.SecretKey, "s3_ca_file": c.Backups.S3CAFile} {
+		if file != "" && !filepath.IsAbs(file) {
+			return fmt.Errorf("backups.%s: %q is not an absolute path", name, file)
+		}
 	}
 	if c.Metrics.MiB < 1 {
 		return fmt.Errorf("metrics.mib = %d: want 1 at least", c.Metrics.MiB)

@@ -35,7 +35,7 @@ func fsckCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 		Long: "Look for directories of commands that the agent does not know, control groups of commands that are\n" +
 			"over, containers of LXC and podman that are half made, half removed or half started, what is mounted\n" +
 			"in them, their locks, cables and rules of ports without a container, and backups that were cut\n" +
-			"short. Of each finding it prints what it is, why it is taken for debris, and what --repair does. It\n" +
+			"short, also at the targets of backups, if nothing was written to them for a day. Of each finding it prints what it is, why it is taken for debris, and what --repair does. It\n" +
 			"works while the agent is stopped, and then it may repair;\n" +
 			"while the agent runs it only looks. It never touches a whole container, the root directory of a\n" +
 			"container, or things of other programs. The exit code is 1 if anything is left, or could not be looked at.",
@@ -73,6 +73,12 @@ func fsckCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 	return cmd
 }
 
+// withoutTargets is for who must not wait for a target of backups that does not answer.
+func (c config) withoutTargets() config {
+	c.Backups.Targets, c.Backups.S3Credentials = nil, nil
+	return c
+}
+
 // check looks at this host, and repairs it if no other process is at work.
 func check(ctx context.Context, c config, repair bool, log *slog.Logger) (r fsck.Report, err error) {
 	s := state(c.StateDir)
@@ -82,7 +88,7 @@ func check(ctx context.Context, c config, repair bool, log *slog.Logger) (r fsck
 		}
 		held, err := s.lock(lockRun)
 		if errors.Is(err, errLocked) {
-			return r, fmt.Errorf("%w: the agent runs and repairs much of it by itself; stop it first, containers and commands go on: systemctl stop hostler-agent", errRefused)
+			return r, fmt.Errorf("%w: the agent runs and repairs much of it by itself; stop it first (with systemd: systemctl stop hostler-agent); containers and commands go on", errRefused)
 		}
 		if err != nil {
 			return r, err
@@ -93,8 +99,17 @@ func check(ctx context.Context, c config, repair bool, log *slog.Logger) (r fsck
 	if err != nil {
 		return r, err
 	}
+	own := backup.Store{Dir: s.backups()}
+	targets, err := backup.ParseTargets(c.Backups.Targets, c.Backups.access())
+	if err != nil {
+		return r, err
+	}
+	kept := make(map[string]container.Tidier)
+	for _, name := range targets.Names() {
+		kept[name] = backup.TargetTidier{Own: own, Targets: targets, Name: name}
+	}
 	return fsck.Check(ctx, fsck.Config{
-		Runs: s.runs(), Memory: s.queueFile(), Spare: string(s), Runtimes: tidiers, Backups: backup.Store{Dir: s.backups()},
+		Runs: s.runs(), Memory: s.queueFile(), Spare: string(s), Runtimes: tidiers, Backups: own, Targets: kept,
 		Networks: func(containers, networks func(context.Context) (map[string]bool, error)) container.Tidier {
 			return network.Tidier{Mark: s.mark(), Known: containers, Networks: networks}
 		},

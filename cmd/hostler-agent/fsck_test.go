@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostler-io/hostler/agent/fsck"
+	"github.com/hostler-io/hostler/backup"
 )
 
 // TestFsck: while the agent runs, it is looked at and not repaired; once it is stopped
@@ -34,7 +37,12 @@ func TestFsck(t *testing.T) {
 		}
 		return out.String() + talk.String()
 	}
-	without := "[podman]\nuse = \"off\"\n"
+	target := filepath.Join(s.dir, "target")
+	cut := filepath.Join(target, ".new-cut")
+	if err := errors.Join(os.Mkdir(target, 0o700), os.WriteFile(cut, nil, 0o600), os.Chtimes(cut, time.Unix(7, 0), time.Unix(7, 0))); err != nil {
+		t.Fatal(err)
+	}
+	without := "[podman]\nuse = \"off\"\n[backups]\ntargets = [\"nas=" + target + "\"]\n"
 	s.configure(t, without)
 	var r fsck.Report
 	mine := func() (n int) { // of this test: the control groups of others may be litter, too
@@ -45,7 +53,7 @@ func TestFsck(t *testing.T) {
 		}
 		return n
 	}
-	if err := json.Unmarshal([]byte(ask(1, "-o", "json")), &r); err != nil || mine() != 1 {
+	if err := json.Unmarshal([]byte(ask(1, "-o", "json")), &r); err != nil || mine() != 2 {
 		t.Errorf("as JSON: %+v, %v", r, err)
 	}
 	if said := ask(1); !strings.Contains(said, "run directory \""+orphan+"\"\n  why:    the agent knows no action of this id\n  repair: end what is left") {
@@ -68,6 +76,9 @@ func TestFsck(t *testing.T) {
 	if _, err := os.Stat(orphan); !os.IsNotExist(err) {
 		t.Errorf("the orphan: %v", err)
 	}
+	if _, err := os.Stat(cut); !os.IsNotExist(err) {
+		t.Errorf("an unfinished backup at a target: %v", err)
+	}
 	if _, err := os.Stat(filepath.Join(s.dir, "state", "runs", done.ID)); err != nil {
 		t.Errorf("a run that the agent knows: %v", err)
 	}
@@ -78,4 +89,15 @@ func TestFsck(t *testing.T) {
 		t.Errorf("after the repair: %+v, %v", r, err)
 	}
 	s.start(t)
+}
+
+// TestWithoutTargets: a look at the host that leaves the targets of backups out needs nothing of
+// the buckets among them, either.
+func TestWithoutTargets(t *testing.T) {
+	c := config{Backups: backupsConfig{Targets: []string{"offsite=s3://s3.example/backups"}, S3Credentials: []string{"offsite=/etc/hostler/s3"}}}
+	for _, c := range []config{c, c.withoutTargets()} {
+		if _, err := backup.ParseTargets(c.Backups.Targets, c.Backups.access()); err != nil {
+			t.Errorf("targets %q: %v", c.Backups.Targets, err)
+		}
+	}
 }

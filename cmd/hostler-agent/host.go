@@ -15,10 +15,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/network"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -209,13 +208,13 @@ func meminfo(name string) int64 {
 	return 0
 }
 
-// disk returns size and free space of a file system in bytes.
+// disk returns size and free space of a file system in bytes, 0 if it does not tell.
 func disk(path string) (size, free int64) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(path, &s); err != nil {
+	s, err := space.Of(path)
+	if err != nil {
 		return 0, 0
 	}
-	return int64(s.Blocks) * s.Bsize, int64(s.Bavail) * s.Bsize
+	return s.Total, s.Free
 }
 
 // text reads a small file of the kernel; one that cannot be read is empty.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,16 @@ const (
 func (c uniqueConfig) check() error {
 	if !slices.Contains([]string{pausableAuto, pausableYes, pausableNo}, c.Pausable) {
 		return fmt.Errorf("unique.pausable: %q: use auto, yes or no", c.Pausable)
+	}
+	switch {
+	case c.Watchdog == "":
+	case !filepath.IsAbs(c.Watchdog):
+		return fmt.Errorf("unique.watchdog: %q is not an absolute path", c.Watchdog)
+	case !c.Guard:
+		return errors.New("unique.watchdog: the guard feeds it, so set unique.guard = true as well")
+	}
+	if c.Reboot && !c.Guard {
+		return errors.New("unique.reboot: the guard restarts the machine, so set unique.guard = true as well")
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func rootCommand() *cobra.Command {
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
 	}
 	root := daemon.Command("hostler-agent", "Look after this host: its commands and its containers",
-		joinCommand(configured, logger), leaveCommand(configured), daemon.Config(defaultConfigPath, configured, defaults), policyCommand(configured), fsckCommand(configured, logger), guardCommand(logger), wakeCommand(logger), trialCommand(configured, logger), &cobra.Command{
+		joinCommand(&configPath, configured, logger), leaveCommand(configured), daemon.Config(defaultConfigPath, configured, defaults), policyCommand(configured), fsckCommand(configured, logger), guardCommand(logger), wakeCommand(logger), trialCommand(configured, logger), &cobra.Command{
 			Use: "run", Short: "Serve until a signal ends it, and read the configuration again on SIGHUP; commands and containers go on", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				if err := rundir.SealFiles(); err != nil {
@@ -85,7 +85,7 @@ func configFlag(path string) []string {
 // noArgs refuses arguments.
 var noArgs = daemon.Args(0, 0)
 
-func joinCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *cobra.Command {
+func joinCommand(configPath *string, configured loader, logger func(*cobra.Command) *slog.Logger) *cobra.Command {
 	var (
 		host   string
 		labels []string
@@ -95,7 +95,8 @@ func joinCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 		Short: "Bring this host into a fleet",
 		Long: "Make the host's key, make an offer to the coordinator that the code names, show four words, and\n" +
 			"wait until an operator has compared them and approved the host. It may be interrupted: without\n" +
-			"CODE it goes on where it was.\n\nA member that joins its own fleet again keeps its key, its name and all that it remembers: that is for\n" +
+			"CODE it goes on where it was. Then systemd starts the agent, now and at each boot, if its package has\n" +
+			"brought a service.\n\nA member that joins its own fleet again keeps its key, its name and all that it remembers: that is for\n" +
 			"a new coordinator in place of one that was lost without a backup. Stop the agent first.",
 		Args: daemon.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,7 +110,10 @@ func joinCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 			} else if host != "" || len(labels) > 0 {
 				return daemon.Usage(errors.New("--host and --label go with a code"))
 			}
-			return joinFleet(cmd.Context(), c, code, host, labels, logger(cmd), cmd.OutOrStdout())
+			if err := joinFleet(cmd.Context(), c, code, host, labels, logger(cmd), cmd.OutOrStdout()); err != nil || !ofService(*configPath, c) {
+				return err
+			}
+			return startService(cmd.Context(), systemdRuns, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&host, "host", "", "id of this host (default: as configured, or the short host name)")

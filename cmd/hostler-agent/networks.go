@@ -30,7 +30,7 @@ func (c config) openNetworks(s state, cfg *agent.Config, log *slog.Logger) (nets
 	if first.IPv6, err = c.Network.prefix6(s); err != nil {
 		return nil, nil, err
 	}
-	nets = bridges.New(bridges.Config{First: first, Mark: s.mark(), NAT: c.Network.NAT, Files: c.names(), Names: c.Network.Names, Log: log})
+	nets = bridges.New(bridges.Config{First: first, Mark: s.mark(), NAT: c.Network.NAT, Files: c.names(), Names: c.Network.Names, DHCP: c.Network.DHCP, Log: log})
 	cfg.Network = nets
 	switch serves, err := nets.Names(); {
 	case err != nil:

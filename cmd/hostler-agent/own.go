@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/hostler-io/hostler/agent/backups"
 	"github.com/hostler-io/hostler/agent/hostcmd"
@@ -38,8 +41,11 @@ func ownCommands(configured loader) hostcmd.Config {
 			}
 			return lookOver(ctx, c), nil
 		},
-		Backups: func(dir string) (backup.Store, string, error) {
+		Backups: func(dir, encryptTo string) (backup.Store, string, error) {
 			b, err := state(dir).openBackups()
+			if err == nil && encryptTo != "" {
+				b.By, err = certs.LoadRecipients(encryptTo)
+			}
 			return b, state(dir).locks(), err
 		},
 		Signing: func(dir string) (hostcmd.Signing, error) { return state(dir).signing() },
@@ -59,7 +65,7 @@ func (c config) told(self string, s state) hostcmd.Host {
 		Program: self, Socket: c.Socket, State: string(s), Metrics: s.metrics(),
 		Images:  hostcmd.ImageSetup{Dir: s.images(), Registries: c.Images.registries(), MaxBytes: int64(c.Images.MaxGiB) << 30},
 		LXCPath: c.LXC.Path, LXCHelper: c.LXC.Helper, Volumes: c.volumes(), Podman: c.Podman.Socket, Bridge: c.Network.Bridge, Mark: s.mark(),
-		Targets: c.Backups.Targets,
+		Targets: c.Backups.Targets, Access: c.Backups.access(), EncryptTo: c.Backups.EncryptTo,
 	}
 }
 
@@ -105,14 +111,47 @@ func (o ours) Verify(sig, body []byte) error {
 	return o.key.Verify(by.Sig, body)
 }
 
+// secretKey is a file that is read when something is to be decrypted, and not before: what
+// is wrong with it keeps nothing else from being done.
+type secretKey string
+
+// Decrypt implements [backup.Decrypter].
+func (k secretKey) Decrypt(from io.Reader) (io.Reader, error) {
+	open, err := certs.LoadOpener(string(k))
+	if err != nil {
+		return nil, err
+	}
+	return open.Decrypt(from)
+}
+
 // containerBackups are the backups of the host, for its containers.
-func (s state) containerBackups(targets []string) backups.Backups {
+func (s state) containerBackups(c backupsConfig) backups.Backups {
 	return backups.Backups{
-		Open: s.openBackups,
+		Open: func() (backup.Store, error) {
+			b, err := s.openBackups()
+			if c.SecretKey != "" {
+				b.Secret = secretKey(c.SecretKey)
+			}
+			return b, err
+		},
 		Trust: func() (func(body, sig []byte) (string, error), error) {
 			by, err := s.signing()
 			return by.Trust, err
 		},
-		Targets: targets,
+		Targets: c.Targets, Access: c.access(),
 	}
+}
+
+// access is how the host is let into its buckets. A name of a credential becomes its path:
+// the commands of the agent do not know which unit runs it.
+func (c backupsConfig) access() backup.Access {
+	a := backup.Access{CAFile: c.S3CAFile}
+	for _, text := range c.S3Credentials {
+		target, file, _ := strings.Cut(text, "=")
+		if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" && !strings.Contains(file, "/") {
+			file = filepath.Join(dir, file)
+		}
+		a.Credentials = append(a.Credentials, target+"="+file)
+	}
+	return a
 }

@@ -82,7 +82,7 @@ func (r *reloading) await(ctx context.Context) error {
 			taken, restart := settings.Changed(&r.now.config, &next.config)
 			r.log.InfoContext(ctx, "other settings are taken", "settings", taken, "policy", next.policy != r.now.policy)
 			if len(restart) > 0 {
-				r.log.WarnContext(ctx, "these settings take a restart: systemctl restart hostler-agent", "settings", restart)
+				r.log.WarnContext(ctx, "these settings take a restart of the agent; with systemd: systemctl restart hostler-agent", "settings", restart)
 			}
 			r.now, r.before = next, new(r.now)
 			return errReload

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/checkup"
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/drill"
 	"github.com/hostler-io/hostler/agent/fsck"
@@ -28,6 +29,7 @@ import (
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/internal/limiter"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
@@ -94,7 +96,8 @@ type node struct {
 	agent   *agent.Agent
 	meter   *meter
 	machine *machine
-	swap    chan struct{} // the release that is staged is to be tried or put in place
+	needs   []checkup.Need // what the start has shown of the guard
+	swap    chan struct{}  // the release that is staged is to be tried or put in place
 }
 
 // once wires one agent and runs it to its end.
@@ -131,11 +134,11 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	if err != nil {
 		return err
 	}
-	limits, missing := newLimiter()
+	limits, missing := limiter.New(c.LXC.Path)
 	unsupported = append(unsupported, missing...)
 	cfg := agent.Config{
 		Host: host, Fleet: noFleet(), FleetName: "none", Queue: q, Runtimes: runtimes,
-		Boot: boot, Features: features(runtimes, limits.supported), BootMS: clock.BootMS, Now: clock.Now, Rand: rand.Reader, Log: log,
+		Boot: boot, Features: features(runtimes, limits.Supported()), BootMS: clock.BootMS, Now: clock.Now, Rand: rand.Reader, Log: log,
 		HostRuns: c.Commands.Parallel, Lanes: c.Commands.Lanes, Sessions: c.Sessions.Parallel,
 		RecordSessions: c.Sessions.Record, RecordBytes: int64(c.Sessions.RecordMiB) << 20, RecordOrEnd: c.Sessions.Unrecorded == unrecordedEnd,
 		OutputTotal: int64(c.Commands.OutputMiB) << 20, OutputAge: time.Duration(c.Commands.OutputDays) * 24 * time.Hour,
@@ -165,8 +168,9 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	}
 	defer func() { err = errors.Join(err, prober.Close()) }()
 	cfg.Probe = prober.Probe
-	cfg.Witness, cfg.Leaving, cfg.Limiter, cfg.Backups = watchEnd, leaving(systemdRuns), limits, s.containerBackups(c.Backups.Targets)
+	cfg.Witness, cfg.Leaving, cfg.Limiter, cfg.Backups = watchEnd, leaving(systemdRuns), limits, s.containerBackups(c.Backups)
 	cfg.Volumes = &volume.Store{Dir: c.volumes()}
+	cfg.Fences = c.Fence.dir().Ask
 	nets, missing, err := c.openNetworks(s, &cfg, log)
 	if err != nil {
 		return err
@@ -244,11 +248,11 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	from := n.reload.now.from
 	handler, err := local.New(local.Config{
 		Agent: n.agent, Host: host, Version: buildinfo.Version, Measured: n.meter.scrape, Log: n.log,
-		Check: func(ctx context.Context) []api.Finding { return lookOver(ctx, n.config) },
+		Check: func(ctx context.Context) []api.Finding { return lookOver(ctx, n.config, n.needs...) },
 		Support: map[string]func(context.Context, io.Writer) error{
 			"config": func(_ context.Context, w io.Writer) error { return settings.Show(w, &n.config, from) },
 			"fsck": func(ctx context.Context, w io.Writer) error {
-				r, err := check(ctx, n.config, false, n.log)
+				r, err := check(ctx, n.config.withoutTargets(), false, n.log)
 				if err != nil {
 					return err
 				}

@@ -27,6 +27,9 @@ func openRuntimes(ctx context.Context, s state, c config, log *slog.Logger) (all
 		switch r, err := open(); {
 		case err == nil:
 			all = append(all, r)
+			if s, ok := r.(container.Sharer); ok && c.LXC.Rootfs == rootfsAuto && s.Alone() != "" {
+				missing = append(missing, string(kind)+".overlay: "+s.Alone()+"; new containers have copies of the files of their image")
+			}
 		case ctx.Err() != nil:
 			closeRuntimes(all)
 			return nil, nil, context.Cause(ctx)
@@ -50,7 +53,7 @@ func openLXC(ctx context.Context, s state, c config, log *slog.Logger) (containe
 	if err != nil {
 		return nil, err
 	}
-	r, err := lxc.New(lxc.Config{Helper: c.LXC.Helper, LXCPath: c.LXC.Path, LockDir: s.locks(), IDs: c.LXC.ids(), Images: images, Log: log})
+	r, err := lxc.New(lxc.Config{Helper: c.LXC.Helper, LXCPath: c.LXC.Path, LockDir: s.locks(), IDs: c.LXC.ids(), Images: images, Share: c.LXC.Rootfs == rootfsAuto, Log: log})
 	if err != nil {
 		return nil, err
 	}

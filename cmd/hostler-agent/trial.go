@@ -16,6 +16,7 @@ import (
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/internal/limiter"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -78,7 +79,7 @@ func speak(ctx context.Context, c config, log *slog.Logger) (err error) {
 		return err
 	}
 	closeRuntimes(runtimes)
-	limits, _ := newLimiter()
+	limits, _ := limiter.New(c.LXC.Path)
 	at, err := now()
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func speak(ctx context.Context, c config, log *slog.Logger) (err error) {
 	ring := m.keys.Chain().Ring()
 	cfg := trial.Config{
 		Host: &wire.Host{ID: record.Host, Fleet: ring.Fleet, FleetName: ring.Name, Signer: id, Trust: m},
-		Link: l, Queue: q, Now: at, Boot: at.Boot, Features: features(runtimes, limits.supported), Log: log,
+		Link: l, Queue: q, Now: at, Boot: at.Boot, Features: features(runtimes, limits.Supported()), Log: log,
 	}
 	var inst protocol.Nonce
 	if _, err := rand.Read(inst[:]); err != nil {

@@ -51,7 +51,7 @@ type leaseConfig struct {
 	Drift    int    `toml:"drift_permille" takes:"restart" unit:"‰" does:"By how much the clock of a host, or of the coordinator, may be too fast or too slow."`
 	Margin   int    `toml:"margin_seconds" takes:"restart" unit:"s" does:"What is added to be safe."`
 	Takeover int    `toml:"takeover_seconds" takes:"restart" unit:"s" does:"How long after a host was heard last its unique containers may start elsewhere. 0 is the least that is safe, (ttl + kill) × (1 + 2 × drift) + margin; less than that is refused."`
-	Fence    string `toml:"min_self_fence" takes:"restart" does:"What must kill unique containers on a host whose agent is dead, so that the end of its lease is believed: guard, or watchdog."`
+	Fence    string `toml:"min_self_fence" takes:"restart" does:"What must kill unique containers on a host whose agent is dead, so that the end of its lease is believed. guard: two processes of the host kill them; a process that waits for a disk which does not answer lives on, and then the container runs twice. reboot: the guard also restarts its machine if a kill fails (unique.reboot of the agent). watchdog: a watchdog resets the machine, also when both processes of the guard are dead. With reboot, kill_seconds is 12 at least, and with watchdog 15."`
 }
 
 // timing returns the times, checked.
@@ -60,8 +60,12 @@ func (c leaseConfig) timing() (unique.Timing, error) {
 		TTL: time.Duration(c.TTL) * time.Second, Kill: time.Duration(c.Kill) * time.Second, DriftPermille: int64(c.Drift),
 		Margin: time.Duration(c.Margin) * time.Second, Wait: time.Duration(c.Takeover) * time.Second,
 	}
-	if f := unique.SelfFence(c.Fence); f != unique.FenceGuard && f != unique.FenceWatchdog {
-		return t, fmt.Errorf("lease.min_self_fence: %q: use guard or watchdog", c.Fence)
+	least, ok := map[unique.SelfFence]time.Duration{unique.FenceGuard: 0, unique.FenceReboot: unique.RebootTime, unique.FenceWatchdog: unique.ResetTime}[unique.SelfFence(c.Fence)]
+	if !ok {
+		return t, fmt.Errorf("lease.min_self_fence: %q: use guard, reboot or watchdog", c.Fence)
+	}
+	if t.Kill < least {
+		return t, fmt.Errorf("lease.kill_seconds: %d is too short for lease.min_self_fence = %q: a machine that cannot kill a container is reset within %s; use at least that, or min_self_fence = %q if two copies may run where a kill fails", c.Kill, c.Fence, least, unique.FenceGuard)
 	}
 	return t, t.Check()
 }
@@ -131,7 +135,7 @@ func defaults() config {
 		Output:     outputConfig{TotalMiB: 10 << 10, Days: 30},
 		Actions:    actionsConfig{Days: 90, Count: 200_000},
 		Notify:     notifyConfig{WaitSeconds: 30, RepeatMinutes: 240},
-		Lease:      leaseConfig{TTL: 90, Kill: 15, Drift: 10, Margin: 10, Fence: string(unique.FenceGuard)},
+		Lease:      leaseConfig{TTL: 90, Kill: 15, Drift: 10, Margin: 10, Fence: string(unique.FenceReboot)},
 		Unique:     uniqueConfig{Copies: string(unique.StopStale)},
 		Fence:      defaultFence(),
 		Placement:  placeConfig{Strategy: string(placement.Spread), Reserve: 10, Stays: placement.Infinity, Starts: 5, Minutes: 60},

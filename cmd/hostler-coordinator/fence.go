@@ -101,7 +101,7 @@ func (s *server) witness(ctx context.Context) string {
 // fences is what hosts are cut off with.
 func (s *server) fences() coordinator.Fences {
 	return coordinator.Fences{
-		FencePolicy: s.config.Fence.policy(), Programs: agents.Runner{Dir: s.config.Fence.Agents}, Secret: s.config.Fence.secret, Witness: s.witness,
+		FencePolicy: s.config.Fence.policy(), Programs: agents.Runner{Dir: s.config.Fence.Agents, Known: new(agents.Descriptions)}, Secret: s.config.Fence.secret, Witness: s.witness,
 	}
 }
 

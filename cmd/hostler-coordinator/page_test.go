@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hostler-io/hostler/internal/pagetest"
 )
 
 var update = flag.Bool("update", false, "write this program's part of doc/configuration.md anew")
@@ -48,4 +50,9 @@ func TestConfigurationPage(t *testing.T) {
 	if shown := output("--config", file, "config", "show", "--origin"); strings.Contains(shown, file) || strings.Count(shown, "\n") != strings.Count(table, "\n")-2 {
 		t.Errorf("the example sets something, or settings are missing:\n%s", shown)
 	}
+}
+
+// TestPagesShowCommandsThatThereAre parses what pages show of this program.
+func TestPagesShowCommandsThatThereAre(t *testing.T) {
+	pagetest.Check(t, "hostler-coordinator", rootCommand, 6)
 }

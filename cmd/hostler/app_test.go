@@ -116,7 +116,7 @@ func TestAskOnTerminal(t *testing.T) {
 	}{
 		{"n\n", term.ExitRefused, "you answered no"},
 		{"\n", term.ExitRefused, "you answered no"},
-		{"", term.ExitRefused, "you answered no"}, // the end of input is no yes
+		{"", term.ExitRefused, "[y/N] \nhostler: nothing was done\n    why: the input ended without an answer"}, // it is no yes
 		{"y\n", 0, "edge-01/web is gone"},
 	} {
 		c := newTerminal(t, s, true, x.typed)

@@ -125,9 +125,11 @@ func TestHelpFits(t *testing.T) {
 }
 
 // TestListsAndShowsAreAlike: each list has both of its usual names, and can be filtered, cut
-// and watched; each show can be watched, and each of both takes every form of output.
+// and watched; each show can be watched, and each of both takes every form of output. What
+// asks for a plan of placement can be watched, too: it changes with the fleet.
 func TestListsAndShowsAreAlike(t *testing.T) {
 	wants := map[string][]string{"ls": {"output", "no-headers", "watch", "limit"}, "show": {"output", "no-headers", "watch"}, "explain": {"output", "watch"}}
+	plans := []string{"hostler placement plan", "hostler sim what-if lose", "hostler sim what-if add"}
 	paged := []string{"hostler action ls", "hostler audit ls"} // whose options the other end filters by
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -135,6 +137,9 @@ func TestListsAndShowsAreAlike(t *testing.T) {
 			if cmd.Flags().Lookup(name) == nil {
 				t.Errorf("%s has no --%s", cmd.CommandPath(), name)
 			}
+		}
+		if slices.Contains(plans, cmd.CommandPath()) && (cmd.Flags().Lookup("output") == nil || cmd.Flags().Lookup("watch") == nil) {
+			t.Errorf("%s has no --output or no --watch", cmd.CommandPath())
 		}
 		if cmd.Name() == "ls" && !cmd.HasAlias("list") {
 			t.Errorf("%s cannot be asked for as list", cmd.CommandPath())

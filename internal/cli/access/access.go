@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"encoding/base32"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -189,7 +190,9 @@ watch looks for them.`,
 		}
 		return show.Item(cmd.Context(), a.UI, v, viewerNoun(), func(ctx context.Context) (made api.Viewer, err error) {
 			if err = r.Post(ctx, "/v1/viewers", nil, api.NewViewer{Name: args[0]}, &made); err == nil {
-				err = writeViewer(out, made)
+				if err = writeViewer(out, made); err != nil { // nobody has its key, and its name is taken
+					err = errors.Join(err, r.Delete(context.WithoutCancel(ctx), "/v1/viewers/"+url.PathEscape(args[0]), nil))
+				}
 			}
 			if err == nil {
 				a.Say("Its ca.crt, viewer.crt and viewer.key are in %s; hostler viewer create --help shows how to use them.", out)
@@ -246,7 +249,7 @@ func (a *commands) viewerRevokeCommand() *cobra.Command {
 				return err
 			}
 			if err := r.Delete(cmd.Context(), "/v1/viewers/"+url.PathEscape(args[0]), nil); err != nil {
-				return term.Cannot("revoke viewer "+args[0], err)
+				return term.Missing(term.Cannot("revoke viewer "+args[0], err), "hostler viewer ls")
 			}
 			a.Say("Viewer %s is revoked.", args[0])
 			return nil

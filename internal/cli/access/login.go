@@ -215,7 +215,7 @@ func (a *commands) tryLogin(ctx context.Context, t *conn.Target, trusted [][]byt
 	var err error
 	for _, ca := range trusted {
 		var c *client.Client
-		if c, err = client.New(client.Config{Address: t.Address, Token: t.Token, CA: ca}); err != nil {
+		if c, err = client.New(client.Config{Address: t.Address, Token: t.Token, CA: ca, Asked: a.Asked("the coordinator")}); err != nil {
 			return s, term.Usage("hostler login https://HOST:PORT --token-file FILE", "%s", err)
 		}
 		if err = c.Get(ctx, "/v1/status", nil, &s); err != nil {

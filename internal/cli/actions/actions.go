@@ -99,7 +99,7 @@ func parseStates(texts []string) ([]string, error) {
 	for _, text := range texts {
 		s := protocol.State(strings.ToUpper(text))
 		if !slices.Contains(protocol.States(), s) {
-			return nil, term.Usage("", "%q is not a state of an action: use one of %s", text, strings.Join(conn.Each(protocol.States(), func(s protocol.State) string { return string(s) }), ", "))
+			return nil, term.Usage("hostler action ls --state failed", "%q is not a state of an action: use one of %s", text, strings.Join(conn.Each(protocol.States(), func(s protocol.State) string { return string(s) }), ", "))
 		}
 		all = append(all, string(s))
 	}

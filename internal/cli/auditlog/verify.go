@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/url"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/show"
@@ -36,6 +38,8 @@ type auditVerdict struct {
 	Known       int          `json:"known"` // checkpoints from elsewhere that it leads to
 	RecoveredAt *time.Time   `json:"recovered_at,omitempty"`
 	Faults      []auditFault `json:"faults"`
+
+	note string // what is to be said besides
 }
 
 // auditFault is one thing that is wrong with it.
@@ -101,71 +105,125 @@ verified, and hosts send theirs with every hello. --checkpoint adds more, from
 exports, receipts or captured hellos. After a recovery of the coordinator from a
 backup, its hosts tell how far the log went; an exported log does not show that.
 
+With --watch the coordinator's log is verified again whenever it has grown, until
+something is wrong.
+
 The exit code is 1 if something is wrong.`,
 		Example: `  hostler audit verify
+  hostler audit verify --watch
   hostler audit verify audit.jsonl --fleet lab
   hostler audit export --host edge-07 | hostler audit verify -
   hostler audit verify audit.jsonl --checkpoint captured-hello -o json`,
 	}
-	fleet, v := a.FleetFlag(cmd), show.FormatFlags(cmd)
+	fleet, v := a.FleetFlag(cmd), show.ShowFlags(cmd)
 	cmd.Flags().StringArrayVar(&known, "checkpoint", nil, "a file with checkpoints of the log from elsewhere (repeatable)")
 	cmd.Flags().StringVar(&roster, "roster", "", "the signed list of hosts, from a file instead of the coordinator")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f, chain, log, err := a.openAudit(cmd.Context(), *fleet, args)
+		if v.Watch && len(args) > 0 {
+			return term.Usage("hostler audit verify --watch", "--watch is for the log of the coordinator, which grows, and not for a file")
+		}
+		verify := func(ctx context.Context) (auditVerdict, error) { return a.verified(ctx, *fleet, roster, args, known) }
+		if v.Watch {
+			verify = a.whenGrown(verify)
+		}
+		verdict := auditVerdict{OK: true}
+		err := show.Item(cmd.Context(), a.UI, v, auditVerdictNoun(), func(ctx context.Context) (auditVerdict, error) {
+			if !verdict.OK { // it was printed
+				return verdict, faulty(a.UI, verdict)
+			}
+			var err error
+			verdict, err = verify(ctx)
+			return verdict, err
+		})
 		if err != nil {
 			return err
 		}
-		defer log.Close()
-		lines := bufio.NewReaderSize(log, conn.MaxFile)
-		first, err := lines.ReadSlice('\n')
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
-			return term.Cannot("read the audit log", err)
+		if verdict.note != "" {
+			a.Say("%s", verdict.note)
 		}
-		first = bytes.Clone(first)
-		keys := certs.NewKeys(chain)
-		if roster != "" || ofHost(first) {
-			if keys, err = a.VerifyKeys(cmd.Context(), *fleet, roster); err != nil {
-				return term.Cannot("find the keys to verify with", err)
-			}
-		}
-		witnesses, err := a.witnesses(f, keys, known)
-		if err != nil {
-			return term.Cannot("read the known checkpoints", err)
-		}
-		tick := a.Tick("verifying the audit log", "")
-		result, err := audit.Verify(io.MultiReader(bytes.NewReader(first), lines), audit.Config{Fleet: keys.Chain().Ring().Fleet, Keys: keys.Past(), Known: witnesses})
-		tick.End()
-		if err != nil {
-			return term.Cannot("verify the audit log", err)
-		}
-		if result.Records == 0 && result.Checkpoints == 0 && !bytes.HasPrefix(first, []byte(`{"v":`)) {
-			return &term.Failure{Code: term.ExitFailed, What: "cannot verify " + cmp.Or(strings.Join(args, ""), "the audit log"),
-				Why: "it is not an audit log: it has no record and no first checkpoint", Next: "hostler audit export FILE"}
-		}
-		verdict, note := verdictOf(result), ""
-		if len(args) == 0 {
-			recovered, err := a.askRecovered(cmd.Context())
-			if err != nil {
-				return term.Cannot("ask whether records were lost", err)
-			}
-			note = verdict.lostByRecovery(recovered)
-		}
-		if err := show.Print(a.UI, v, auditVerdictNoun(), []auditVerdict{verdict}); err != nil {
-			return err
-		}
-		if note != "" {
-			a.Say("%s", note)
-		}
-		if !verdict.OK {
-			a.Say("hostler: %d fault(s) in the audit log", len(verdict.Faults))
-			return term.Exit(term.ExitFailed)
-		}
-		if result.Log == protocol.Coordinator && newerThan(result.Newest, f, keys) {
-			return term.Cannot("keep the newest checkpoint", f.KeepCheckpoint(bytes.TrimRight(first, "\r\n")))
-		}
-		return nil
+		return faulty(a.UI, verdict)
 	}
 	return cmd
+}
+
+// faulty is the end of a command that has found faults.
+func faulty(ui *term.UI, v auditVerdict) error {
+	if v.OK {
+		return nil
+	}
+	ui.Say("hostler: %d fault(s) in the audit log", len(v.Faults))
+	return term.Exit(term.ExitFailed)
+}
+
+// whenGrown verifies the coordinator's log again when it has a new record, and not each time
+// that is asked.
+func (a *commands) whenGrown(verify func(context.Context) (auditVerdict, error)) func(context.Context) (auditVerdict, error) {
+	var last auditVerdict
+	var newest uint64
+	return func(ctx context.Context) (auditVerdict, error) {
+		r, err := a.Coordinator()
+		if err != nil {
+			return last, err
+		}
+		var page api.AuditPage
+		if err := r.Get(ctx, "/v1/audit", url.Values{"limit": {"1"}}, &page); err != nil {
+			return last, term.Cannot("ask for the newest record", err)
+		}
+		if n := len(page.Records); n > 0 && page.Records[n-1].N == newest {
+			return last, nil
+		} else if n > 0 {
+			newest = page.Records[n-1].N
+		}
+		last, err = verify(ctx)
+		return last, err
+	}
+}
+
+// verified verifies a log, and keeps its newest checkpoint on this machine if it is whole.
+func (a *commands) verified(ctx context.Context, fleet, roster string, args, known []string) (verdict auditVerdict, err error) {
+	f, chain, log, err := a.openAudit(ctx, fleet, args)
+	if err != nil {
+		return verdict, err
+	}
+	defer log.Close()
+	lines := bufio.NewReaderSize(log, conn.MaxFile)
+	first, err := lines.ReadSlice('\n')
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+		return verdict, term.Cannot("read the audit log", err)
+	}
+	first = bytes.Clone(first)
+	keys := certs.NewKeys(chain)
+	if roster != "" || ofHost(first) {
+		if keys, err = a.VerifyKeys(ctx, fleet, roster); err != nil {
+			return verdict, term.Cannot("find the keys to verify with", err)
+		}
+	}
+	witnesses, err := a.witnesses(f, keys, known)
+	if err != nil {
+		return verdict, term.Cannot("read the known checkpoints", err)
+	}
+	tick := a.Tick("verifying the audit log", "")
+	result, err := audit.Verify(io.MultiReader(bytes.NewReader(first), lines), audit.Config{Fleet: keys.Chain().Ring().Fleet, Keys: keys.Past(), Known: witnesses})
+	tick.End()
+	if err != nil {
+		return verdict, term.Cannot("verify the audit log", err)
+	}
+	if result.Records == 0 && result.Checkpoints == 0 && !bytes.HasPrefix(first, []byte(`{"v":`)) {
+		return verdict, &term.Failure{Code: term.ExitFailed, What: "cannot verify " + cmp.Or(strings.Join(args, ""), "the audit log"),
+			Why: "it is not an audit log: it has no record and no first checkpoint", Next: "hostler audit export FILE"}
+	}
+	verdict = verdictOf(result)
+	if len(args) == 0 {
+		recovered, err := a.askRecovered(ctx)
+		if err != nil {
+			return verdict, term.Cannot("ask whether records were lost", err)
+		}
+		verdict.note = verdict.lostByRecovery(recovered)
+	}
+	if verdict.OK && result.Log == protocol.Coordinator && newerThan(result.Newest, f, keys) {
+		return verdict, term.Cannot("keep the newest checkpoint", f.KeepCheckpoint(bytes.TrimRight(first, "\r\n")))
+	}
+	return verdict, nil
 }
 
 // newerThan reports whether a checkpoint goes beyond the one that is kept.

@@ -24,10 +24,24 @@ func Command(d *dispatch.Dispatcher, more ...*cobra.Command) *cobra.Command {
 }
 
 func noun() show.Noun[api.Backup] {
-	return show.NounOf("name", "name target container runtime made verified size problem~ from+ scheduled+ volumes+ entries+", show.Cells[api.Backup]{
-		"size":      func(b api.Backup) any { return term.Size(b.Bytes) },
-		"scheduled": func(b api.Backup) any { return word(b.Scheduled) },
+	return show.NounOf("name", "name target container runtime kind made verified size problem~ parent+ chain+ chain-size+ from+ scheduled+ volumes+ encrypted+ entries+", show.Cells[api.Backup]{
+		"size":       func(b api.Backup) any { return term.Size(b.Bytes) },
+		"kind":       func(b api.Backup) any { return kindOf(b) },
+		"chain-size": func(b api.Backup) any { return term.Size(b.ChainBytes) },
+		"scheduled":  func(b api.Backup) any { return word(b.Scheduled) },
+		"encrypted":  func(b api.Backup) any { return word(len(b.EncryptedTo) > 0) },
 	})
+}
+
+// kindOf is empty where a host tells of no backup, or does not know of increments.
+func kindOf(b api.Backup) string {
+	switch {
+	case b.Parent != "":
+		return "incr"
+	case b.Chain > 0:
+		return "full"
+	}
+	return ""
 }
 
 func word(yes bool) string {
@@ -53,7 +67,9 @@ func (a *commands) listCommand() *cobra.Command {
 		Long: `Lists the backups that a host has. A backup with a PROBLEM cannot be used: it is cut
 short, was changed, or was not signed by the key of the host. The archives themselves
 are read by verify; VERIFIED says when that found one good last. TARGET is where it is
-kept; without one it is on the host itself.`,
+kept; without one it is on the host itself. KIND is full or incr: an increment needs its
+PARENT and all before that, up to a full backup. With -o wide CHAIN is how many backups
+a restore of it reads, itself among them, and CHAIN-SIZE how long they are.`,
 		Example: "  hostler backup ls edge-01\n  hostler --local backup ls -o json", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.ListFlags(cmd)
@@ -70,28 +86,41 @@ func (a *commands) createCommand() *cobra.Command {
 		Use: "create HOST/NAME [BACKUP]", Short: "Write all files of a container into a signed archive", Args: cobra.MatchAll(term.AtLeast(1), term.AtMost(2)),
 		Long: `Makes a backup: one file on the host of the container, with all of its files and a
 manifest that the key of the host signs, which is read again when it is written. With
---target it is kept in a directory that backups.targets of the host's agent.toml names,
+--target it is kept in a directory or bucket that backups.targets of the host's agent.toml names,
 such as a file system of another machine. It is called after the container and the time
 (UTC), unless a name is given. It stays when the container goes.
+
+With --incremental it holds only what has changed since the backup before it at the same
+target, and is restored over that one. Each seventh backup is a full one again, or another
+with --incremental=N. It is also a full one where the host knows no whole chain that it
+could go on: when there is no backup before it, that one is damaged or was removed, or the
+keys of the encryption are others.
 
 A container may run meanwhile; what it writes at that time may be there in part. Stop
 it first, or freeze it, if that matters. Devices and mounts are left out, and volumes
 unless --volumes is given; hostler ct move is what uses them.`,
-		Example: "  hostler backup create edge-01/web\n  hostler backup create edge-01/web before-move", ValidArgsFunction: a.Completing(conn.ContainerNames),
+		Example: "  hostler backup create edge-01/web\n  hostler backup create edge-01/web before-move\n  hostler backup create edge-01/web --incremental", ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}
 	c, target := dispatch.ChangeFlags(cmd), targetFlag(cmd)
 	volumes := cmd.Flags().Bool("volumes", false, "the files of its volumes, too")
+	incremental := cmd.Flags().Int64("incremental", 0, "only what has changed since the backup before, with one full backup in so many")
+	cmd.Flags().Lookup("incremental").NoOptDefVal = "7"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		what := "back up " + args[0]
 		r, ref, id, err := a.FindContainer(cmd.Context(), args[0])
 		if err != nil {
 			return term.Cannot(what, err)
 		}
+		wanted := data.NewBackup{BackupName: data.BackupName{Target: *target}, WithVolumes: *volumes, Incremental: *incremental}
+		if err := wanted.Check(); err != nil {
+			return term.Usage(cmd.CommandPath()+" --help", "%s", err)
+		}
 		name := data.BackupOf(ref.Name, a.Now())
 		if len(args) == 2 {
 			name = args[1]
 		}
-		return a.change(cmd, c, r, ref.Host, what, name, protocol.Spec{Kind: protocol.KindBackup, Target: id, Name: protocol.ContainerName(ref.Name), Args: &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: name, Target: *target}, WithVolumes: *volumes}, OutputOption: c.AnswerMode()}})
+		wanted.Backup = name
+		return a.change(cmd, c, r, ref.Host, what, name, protocol.Spec{Kind: protocol.KindBackup, Target: id, Name: protocol.ContainerName(ref.Name), Args: &protocol.NewBackupArgs{NewBackup: wanted, OutputOption: c.AnswerMode()}})
 	}
 	return cmd
 }
@@ -100,7 +129,8 @@ func (a *commands) verifyCommand() *cobra.Command {
 	return a.about(&cobra.Command{
 		Use: "verify [HOST] BACKUP", Short: "Read all of a backup, and say whether it is whole",
 		Long: `Reads all of a backup and holds it against its manifest, and the manifest against the
-key of the host. One that is cut short, changed or foreign fails.`,
+key of the host. One that is cut short, changed or foreign fails. Of an increment all
+backups that it needs are read, too: it is whole if its chain is.`,
 		Example: "  hostler backup verify edge-01 before-move",
 	}, protocol.KindBackupVerify, "verify", "")
 }
@@ -108,7 +138,7 @@ key of the host. One that is cut short, changed or foreign fails.`,
 func (a *commands) removeCommand() *cobra.Command {
 	return a.about(&cobra.Command{
 		Use: "rm [HOST] BACKUP", Short: "Remove a backup from a host",
-		Long: "Removes a backup. The container that it was made of stays. This cannot be undone.", Example: "  hostler backup rm edge-01 before-move --yes",
+		Long: "Removes a backup. The container that it was made of stays. This cannot be undone.\nA backup of which another one is an increment is refused; remove that one first.", Example: "  hostler backup rm edge-01 before-move --yes",
 	}, protocol.KindBackupRemove, "remove", "Remove backup ")
 }
 

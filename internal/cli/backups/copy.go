@@ -62,7 +62,7 @@ func Copy(ctx context.Context, d *dispatch.Dispatcher, r *conn.Remote, name data
 	if err := export(ctx, d, r, what, name, from, f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	p, err := dispatch.NewPayload(f, "the archive")
+	p, err := dispatch.NewPayload(d.UI, f, "the archive")
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,9 @@ func export(ctx context.Context, d *dispatch.Dispatcher, r *conn.Remote, what st
 	if err != nil {
 		return term.Cannot(what, err)
 	}
-	final, err := (&dispatch.Follower{Dispatcher: d, Remote: r, Label: name.Backup, Stdout: to, Stderr: d.Err, Hold: true, Whole: true}).Wait(ctx, act)
+	bar := d.Progress("receiving "+term.Printable(name.Backup), 0)
+	defer bar.End()
+	final, err := (&dispatch.Follower{Dispatcher: d, Remote: r, Label: name.Backup, Stdout: bar.Writer(to), Stderr: d.Err, Hold: true, Whole: true}).Wait(ctx, act)
 	if err != nil {
 		return errors.Join(term.Cannot(what, err), d.Abandon(ctx, r, act.ID))
 	}

@@ -206,6 +206,7 @@ func (a *Batcher) planFile(ctx context.Context, r *conn.Remote, o *batchOptions,
 // knownTargets are the hosts and containers that are there, and that operations
 // will make.
 type knownTargets struct {
+	ui         *term.UI
 	hosts      map[string]bool
 	containers map[string]protocol.CTID
 	// asked has the actions that were asked for before, by their ids.
@@ -215,7 +216,7 @@ type knownTargets struct {
 }
 
 func (a *Batcher) knownTargets(ctx context.Context, r *conn.Remote) (*knownTargets, error) {
-	k := &knownTargets{hosts: make(map[string]bool), containers: make(map[string]protocol.CTID), arrivals: make(transfer.Arrivals)}
+	k := &knownTargets{ui: a.UI, hosts: make(map[string]bool), containers: make(map[string]protocol.CTID), arrivals: make(transfer.Arrivals)}
 	hosts, err := r.Hosts(ctx)
 	if err != nil {
 		return nil, term.Cannot("list the hosts", err)
@@ -309,7 +310,7 @@ func (k *knownTargets) plan(ctx context.Context, op batchfile.Operation, id prot
 	}
 	var m *move
 	if op.Verb == batchfile.Push || op.Verb == batchfile.Pull {
-		if m, err = planMove(ctx, op, p.Host, dir); err != nil {
+		if m, err = planMove(ctx, k.ui, op, p.Host, dir); err != nil {
 			return p, nil, err
 		}
 		if m.pull != nil {

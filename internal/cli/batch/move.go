@@ -27,14 +27,14 @@ type move struct {
 
 // planMove looks at what is here of a copy. Paths here are relative to dir. What is
 // pushed is read to its end: its digest is part of what is asked for.
-func planMove(ctx context.Context, op batchfile.Operation, host protocol.HostID, dir string) (*move, error) {
+func planMove(ctx context.Context, a *term.UI, op batchfile.Operation, host protocol.HostID, dir string) (*move, error) {
 	m := &move{there: transfer.RemotePath{Host: host}}
 	if strings.Contains(op.Where, "/") {
 		m.there.Container = op.Where
 	}
 	if op.Verb == batchfile.Push {
 		m.there.At(op.To)
-		p, err := transfer.PreparePush(ctx, []string{localPath(dir, op.From)}, m.there, &m.files, true)
+		p, err := transfer.PreparePush(ctx, a, []string{localPath(dir, op.From)}, m.there, &m.files, true)
 		if err != nil {
 			return nil, err
 		}

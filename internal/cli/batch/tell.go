@@ -214,6 +214,9 @@ type result struct {
 
 func resultNoun() show.Noun[result] {
 	return show.NounOf("action", "target state reason exit bytes action detail~", show.Cells[result]{
+		"state": func(r result) any {
+			return show.Words{Machine: r.State, People: strings.ReplaceAll(strings.ToLower(r.State), "_", " ")}
+		},
 		"exit":  func(r result) any { return dispatch.ExitWord(r.Exit) },
 		"bytes": func(r result) any { return bytesWord(r.Bytes) },
 	})

@@ -15,6 +15,10 @@ func TestSelector(t *testing.T) {
 			t.Errorf("labels %q: %v, want %v", labels, got, want)
 		}
 	}
+	s = Selector{}
+	if err := s.Set("site==lab,tier!=db"); err != nil || !s.Match([]string{"site=lab"}) || s.String() != "site=lab,tier!=db" {
+		t.Errorf("site==lab is %q (%v)", s.String(), err)
+	}
 	for _, text := range []string{"", "site", "=lab", "!=lab", "a=b,,c=d"} {
 		if err := new(Selector).Set(text); err == nil {
 			t.Errorf("%q selects something", text)
@@ -26,7 +30,7 @@ func TestCheckLabels(t *testing.T) {
 	if err := CheckLabels([]string{"site=lab", "empty=", "text=two words"}); err != nil {
 		t.Error(err)
 	}
-	for _, l := range []string{"a", "=a", "a=b,c=d", "a,b=c", "a=b\nc=d", "a=\x1b[2J"} {
+	for _, l := range []string{"a", "=a", "a=b,c=d", "a,b=c", "a=b\nc=d", "a=\x1b[2J", "a==b"} {
 		if CheckLabels([]string{l}) == nil {
 			t.Errorf("%q is a label", l)
 		}

@@ -96,6 +96,9 @@ func ParseHost(s string) (protocol.HostID, error) {
 // ParseName reads what a container is to be called.
 func ParseName(s string) (protocol.ContainerName, error) {
 	n, err := protocol.ParseContainerName(s)
+	if ref, e := ParseRef(s, false); err != nil && e == nil {
+		return "", term.Usage("", "%q names the host %q too: give the new name alone, %q", s, ref.Host, ref.Name)
+	}
 	if err != nil {
 		return "", term.Usage("", "%q is not a valid container name: use 1 to 63 of a-z, 0-9 and inner hyphens", s)
 	}
@@ -108,7 +111,7 @@ func CheckLabels(labels []string) error {
 		return err
 	}
 	if i := slices.IndexFunc(labels, func(l string) bool { return !ident.Selectable(l) }); i >= 0 {
-		return fmt.Errorf("label %q: a label holds no comma and no line break", labels[i])
+		return fmt.Errorf("label %q: a label holds no comma and no line break, and its value begins with no =", labels[i])
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (a *Env) Connect() (*Remote, error) {
 		if err != nil {
 			return nil, term.Cannot("speak to the agent", err)
 		}
-		c, err := client.New(client.Config{Address: "unix://" + path})
+		c, err := client.New(client.Config{Address: "unix://" + path, Asked: a.Asked("the agent")})
 		return &Remote{c, true}, term.Cannot("speak to the agent", err)
 	}
 	if t.Address == "" {
@@ -68,12 +68,19 @@ func (a *Env) Connect() (*Remote, error) {
 	}
 	c, err := client.New(client.Config{
 		Address: t.Address, Token: t.Token, CA: ca, Renew: a.renewal(t), Patience: a.Patience(),
-		Away: func(error) { a.Say("hostler: no answer, trying again") },
+		Away:  func(error) { a.Say("hostler: no answer, trying again") },
+		Asked: a.Asked("the coordinator"),
 	})
 	if err != nil {
 		return nil, term.Usage("hostler login https://HOST:PORT --token-file FILE", "%s", err)
 	}
 	return &Remote{c, false}, nil
+}
+
+// Asked shows for how long an answer has been waited for, where no other line tells what
+// goes on.
+func (a *Env) Asked(of string) func() (answered func()) {
+	return func() func() { return a.TickAlone("waiting for an answer of " + of).End }
 }
 
 // CheckAddress accepts the address of a coordinator.
@@ -288,7 +295,7 @@ func (a *Env) OnHost(n int, run func(cmd *cobra.Command, r *Remote, host protoco
 			want++
 		}
 		if len(args) != want {
-			return term.Usage(cmd.CommandPath()+" --help", "got %d arguments, want %d; with --local, leave out the name of the host", len(args), want)
+			return term.Usage(cmd.CommandPath()+" --help", "%s", wrongCount(cmd.UseLine(), r.Local, len(args), want))
 		}
 		if r.Local {
 			return run(cmd, r, "", args)
@@ -299,6 +306,18 @@ func (a *Env) OnHost(n int, run func(cmd *cobra.Command, r *Remote, host protoco
 		}
 		return run(cmd, r, host, args[1:])
 	})
+}
+
+// wrongCount says what the arguments of a command with [HOST] have to be.
+func wrongCount(usage string, local bool, got, want int) string {
+	usage = strings.TrimSuffix(usage, " [flags]")
+	switch {
+	case local:
+		return fmt.Sprintf("with --local, the name of the host is left out: %s", strings.Replace(usage, " [HOST]", " --local", 1))
+	case got == want-1:
+		return fmt.Sprintf("the name of a host is missing: %s", strings.Replace(usage, "[HOST]", "HOST", 1))
+	}
+	return fmt.Sprintf("the arguments do not fit: %s", strings.Replace(usage, "[HOST]", "HOST", 1))
 }
 
 // OnCoordinator is OnRemote for what only a coordinator knows.

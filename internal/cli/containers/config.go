@@ -44,6 +44,9 @@ func settingsOf(d api.ContainerDetails) []settingView {
 		{"class", d.Class, changeSet}, {"hostname", cmp.Or(d.Hostname, d.Name), hostname}, {"image", d.Image, changeFixed},
 		{"offline", d.Offline, changeSet}, {"privileged", fmt.Sprint(d.Privileged), changeFixed}, {"runtime", d.Runtime, changeFixed},
 	}
+	if d.Rootfs != "" {
+		all = append(all, settingView{"rootfs", d.Rootfs, changeFixed})
+	}
 	if d.Epoch != "" {
 		all = append(all, settingView{"epoch", d.Epoch, changeLease})
 	}

@@ -213,7 +213,7 @@ hostler net expose.`,
 		if err != nil {
 			return err
 		}
-		wished := placed || slices.ContainsFunc([]string{"selector", "prefer", "avoid", "near", "apart", "discover", "priority"}, cmd.Flags().Changed)
+		wished := placed || slices.ContainsFunc([]string{"selector", "prefer", "avoid", "near", "apart", "discover", "after", "priority"}, cmd.Flags().Changed)
 		switch {
 		case wished && r.Local:
 			return term.Usage("", "the coordinator places containers; leave out --local")

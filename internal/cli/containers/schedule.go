@@ -55,6 +55,8 @@ A schedule replaces the one before it. ct show tells which there is.`,
 	f.Int64Var(&s.KeepWeekly, "keep-weekly", 0, "of how many weeks that have one the newest stays")
 	f.BoolVar(&s.Off, "off", false, "make no more; what was made stays")
 	if noun == "backup" {
+		f.Int64Var(&s.Incremental, "incremental", 0, "back up only what has changed, with one full backup in so many")
+		f.Lookup("incremental").NoOptDefVal = "7"
 		f.StringVar(&s.Target, "target", "", "where they are kept, as the host's configuration calls it")
 	}
 	if noun == "snapshot" {

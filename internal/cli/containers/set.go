@@ -29,6 +29,7 @@ Other settings are those of hostler ct config.
 on for ever, stop-after=8h stops it when the host was cut off for eight hours. It then
 stays stopped until the coordinator is heard again, and is started then. Time for which
 the host is powered off does not count. See also: hostler host explain-offline
+The contract of a unique container stays as it was made.
 
 --start-order and --start-after say when it is started, should several be, as after a
 reboot: those of a lower order first, those without one last; and one that is started

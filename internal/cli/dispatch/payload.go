@@ -46,11 +46,17 @@ func (s *StdinFlags) Open(a *Dispatcher) (*Payload, error) {
 	case s.Interactive && s.Path != "" && s.Path != "-":
 		return nil, term.Usage("", "use --stdin FILE or -i, not both")
 	case s.Interactive, s.Path == "-":
-		f, err := spool(a.In)
+		in := a.In
+		if !a.InTTY { // else it comes as fast as the user types
+			bar := a.Progress("reading the standard input", 0)
+			in = bar.Reader(in)
+			defer bar.End()
+		}
+		f, err := spool(in)
 		if err != nil {
 			return nil, &term.Failure{Code: term.ExitFailed, What: "cannot keep the standard input until it is sent", Why: err.Error(), Next: "set TMPDIR to a directory with more room"}
 		}
-		return NewPayload(f, "the standard input")
+		return NewPayload(a.UI, f, "the standard input")
 	case s.Path == "":
 		return nil, nil
 	}
@@ -58,7 +64,7 @@ func (s *StdinFlags) Open(a *Dispatcher) (*Payload, error) {
 	if err != nil {
 		return nil, &term.Failure{Code: term.ExitNotFound, What: "cannot read " + s.Path, Why: err.Error()}
 	}
-	return NewPayload(f, s.Path)
+	return NewPayload(a.UI, f, s.Path)
 }
 
 // spool copies what can be read once into a file without a name.
@@ -76,12 +82,16 @@ func spool(r io.Reader) (*os.File, error) {
 }
 
 // NewPayload reads a file for its digest. An empty one is nothing to read.
-func NewPayload(f *os.File, name string) (*Payload, error) {
+func NewPayload(a *term.UI, f *os.File, name string) (*Payload, error) {
 	sum := sha256.New()
-	_, err := f.Seek(0, io.SeekStart)
-	var n int64
+	n, err := f.Seek(0, io.SeekEnd)
+	bar := a.Progress("reading "+term.Printable(name), n)
+	defer bar.End()
 	if err == nil {
-		n, err = io.Copy(sum, f)
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		n, err = io.Copy(sum, bar.Reader(f))
 	}
 	if err != nil {
 		_ = f.Close() // it was only read

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -179,8 +180,8 @@ can be had without it, and says so.`,
 			return term.Cannot("write the bundle", err)
 		}
 		_, err = f.Write(b)
-		if e := f.Close(); err == nil {
-			err = e
+		if err = errors.Join(err, f.Close()); err != nil {
+			err = errors.Join(err, os.Remove(args[0])) // half a bundle would pass for one
 		}
 		return term.Cannot("write the bundle", err)
 	})

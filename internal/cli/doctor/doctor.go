@@ -78,7 +78,7 @@ func (a *commands) list(ctx context.Context, v *show.View, all bool, examine fun
 			}
 		}
 		if err == nil || len(findings) > 0 {
-			a.Say("%d checks, %d failed", len(findings), found)
+			a.Say("%s, %d failed", count(len(findings)), found)
 		}
 		return shown, err
 	})
@@ -86,6 +86,14 @@ func (a *commands) list(ctx context.Context, v *show.View, all bool, examine fun
 		err = term.Exit(term.ExitFailed)
 	}
 	return err
+}
+
+// count says how many checks there were.
+func count(checks int) string {
+	if checks == 1 {
+		return "1 check"
+	}
+	return fmt.Sprintf("%d checks", checks)
 }
 
 // examine makes all checks, of one host or of all. A host that is named and connected

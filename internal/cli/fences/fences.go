@@ -38,7 +38,7 @@ func Command(e *conn.Env, keys *keyring.Store) *cobra.Command {
 }
 
 func deviceNoun() show.Noun[api.FenceDevice] {
-	return show.NounOf("name", "name agent hosts~ used~~ checked_at trouble~ delay+ random++ tries+ timeout+ params+ secrets+ added_at++ added_by++", show.Cells[api.FenceDevice]{
+	return show.NounOf("name", "name agent via~~ hosts~ used~~ checked_at trouble~ delay+ random++ tries+ timeout+ params+ secrets+ added_at++ added_by++", show.Cells[api.FenceDevice]{
 		"hosts":   func(d api.FenceDevice) any { return conn.Each(d.Hosts, targetText) },
 		"used":    func(d api.FenceDevice) any { return used(d) },
 		"params":  func(d api.FenceDevice) any { return pairs(d.Params) },
@@ -81,8 +81,8 @@ func pairs(m map[string]string) []string {
 }
 
 func (a *commands) deviceAddCommand() *cobra.Command {
-	var agent string
-	var hosts, params, secrets []string
+	var agent, via string
+	var hosts, delays, params, secrets []string
 	var level, tries int
 	var delay, random, timeout term.DurationFlag
 	cmd := &cobra.Command{
@@ -96,32 +96,54 @@ host.
 A secret is never sent: --secret password=FILE names a file in the directory
 fence.secrets_dir of the coordinator, or a credential of its systemd unit.
 
+A device that only another host can reach is asked by that host: --via gw-01. There,
+/etc/hostler/fence/NAME.toml says which program speaks to the device and what it is
+told; neither is ever in a message. The order to that host lives for 10 seconds.
+
 With --level, devices are used one level after the other: all devices of level 1 must
 succeed; if one of them fails, those of level 2 are used.`,
 		Example: "  hostler fence device add bmc-07 --agent fence_ipmilan --host edge-07 \\\n      -p ip=192.0.2.7 -p username=hostler --secret password=bmc-07\n" +
-			"  hostler fence device add rack-1 --agent fence_apc --level 2 \\\n      --host edge-07=4 --host edge-08=5 -p ip=192.0.2.90 --secret password=pdu",
+			"  hostler fence device add rack-1 --agent fence_apc --level 2 \\\n      --host edge-07=4 --host edge-08=5 -p ip=192.0.2.90 --secret password=pdu\n" +
+			"  hostler fence device add pdu-2 --via gw-01 --host edge-09=1 --host edge-10=2",
 	}
 	f := cmd.Flags()
 	f.StringVar(&agent, "agent", "", "the program, such as fence_ipmilan")
+	f.StringVar(&via, "via", "", "the host that asks the device; --agent, --param and --secret stand in its file then")
 	f.StringArrayVar(&hosts, "host", nil, "a host, with what the device calls it: HOST or HOST=PLUG; can be repeated")
 	f.StringArrayVarP(&params, "param", "p", nil, "a parameter of the program: KEY=VALUE; can be repeated")
 	f.StringArrayVar(&secrets, "secret", nil, "a parameter whose value is in a file of the coordinator: KEY=FILE; can be repeated")
 	f.IntVar(&level, "level", 1, "when it is used: 1 to 9, level 1 first")
 	f.IntVar(&tries, "tries", 2, "how often an off is sent at most")
 	f.Var(&delay, "delay", "how long is waited before it is used first")
+	f.StringArrayVar(&delays, "host-delay", nil, "how much longer is waited before a host is switched off: HOST=DURATION; can be repeated")
 	f.Var(&random, "random-delay", "how much longer is waited at most, by chance")
 	f.Var(&timeout, "timeout", "how long a try may take (default 1m)")
+	_ = cmd.RegisterFlagCompletionFunc("via", a.Completing(conn.HostNames))
 	v := show.FormatFlags(cmd)
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		want := api.NewFenceDevice{Agent: agent, Tries: tries, Delay: delay.String(), Random: random.String(), Timeout: timeout.String()}
-		if agent == "" || len(hosts) == 0 {
-			return term.Usage("hostler fence device add "+args[0]+" --agent fence_ipmilan --host HOST", "the program or a host is missing")
+		want := api.NewFenceDevice{Agent: agent, Via: via, Tries: tries, Delay: delay.String(), Random: random.String(), Timeout: timeout.String()}
+		switch {
+		case len(hosts) == 0 || agent == "" && via == "":
+			return term.Usage("hostler fence device add "+args[0]+" --agent fence_ipmilan --host HOST    # or --via HOST in place of --agent", "name the program with --agent, or the host that knows it with --via; and with --host what the device switches")
+		case via != "" && (agent != "" || len(params)+len(secrets) > 0):
+			return term.Usage("hostler fence device add "+args[0]+" --via "+via+" --host "+hosts[0], "host %s knows the program, its parameters and secrets: write them into /etc/hostler/fence/%s.toml there", via, args[0])
 		}
 		for _, h := range hosts {
 			host, plug, _ := strings.Cut(h, "=")
 			want.Hosts = append(want.Hosts, api.NewFenceTarget{Host: host, Plug: plug, Level: level})
 		}
-		var err error
+		later, err := keyed("--host-delay", delays)
+		if err != nil {
+			return err
+		}
+		for i := range want.Hosts {
+			t := &want.Hosts[i]
+			t.Delay = later[t.Host]
+			delete(later, t.Host)
+		}
+		for host := range later {
+			return term.Usage("", "--host-delay %s: name that host with --host, too", host)
+		}
 		if want.Params, err = keyed("--param", params); err != nil {
 			return err
 		}
@@ -179,7 +201,7 @@ func (a *commands) deviceShowCommand() *cobra.Command {
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		return show.Item(cmd.Context(), a.UI, v, deviceNoun(), func(ctx context.Context) (d api.FenceDevice, err error) {
 			err = r.Get(ctx, devicesPath+"/"+url.PathEscape(args[0]), nil, &d)
-			return d, term.Cannot("show fence device "+args[0], err)
+			return d, term.Missing(term.Cannot("show fence device "+args[0], err), "hostler fence device ls")
 		})
 	})
 	return cmd
@@ -194,7 +216,7 @@ func (a *commands) deviceTestCommand() *cobra.Command {
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		var d api.FenceDevice
 		if err := r.Post(cmd.Context(), devicesPath+"/"+url.PathEscape(args[0])+"/test", nil, nil, &d); err != nil {
-			return term.Cannot("test fence device "+args[0], err)
+			return term.Missing(term.Cannot("test fence device "+args[0], err), "hostler fence device ls")
 		}
 		if err := show.Print(a.UI, v, deviceNoun(), []api.FenceDevice{d}); err != nil {
 			return err
@@ -215,7 +237,7 @@ func (a *commands) deviceRemoveCommand() *cobra.Command {
 		Use: "rm NAME", Short: "Remove a fence device", Args: term.Exactly(1), Example: "  hostler fence device rm bmc-07", ValidArgsFunction: a.Completing(deviceNames),
 		RunE: a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 			if err := r.Delete(cmd.Context(), devicesPath+"/"+url.PathEscape(args[0]), nil); err != nil {
-				return term.Cannot("remove fence device "+args[0], err)
+				return term.Missing(term.Cannot("remove fence device "+args[0], err), "hostler fence device ls")
 			}
 			a.Say("Fence device %s is removed.", args[0])
 			return nil

@@ -36,12 +36,18 @@ const followEvery = 300 * time.Millisecond
 
 // follow waits for the end of a fence.
 func (a *commands) follow(ctx context.Context, r *conn.Remote, f api.Fence) (api.Fence, error) {
+	tick := a.Tick("fence of host "+f.Host, f.State)
+	defer tick.End()
 	for f.EndedAt == nil {
 		if err := term.Pause(ctx, followEvery); err != nil {
 			return f, err
 		}
 		if err := r.Get(ctx, fencesPath+"/"+url.PathEscape(f.ID), nil, &f); err != nil {
 			return f, err
+		}
+		tick.Tell(f.State)
+		if n := len(f.Log); n > 0 {
+			tick.Tell(f.State + ", " + f.Log[n-1].Text)
 		}
 	}
 	return f, nil

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"slices"
 	"strconv"
@@ -126,6 +127,9 @@ hostler alert ls -o wide.`,
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		return show.Item(cmd.Context(), a.UI, v, alertNoun(), func(ctx context.Context) (done api.RaisedAlert, err error) {
 			err = r.Post(ctx, "/v1/hosts/"+url.PathEscape(args[0])+"/alerts/ack", nil, api.NewAck{Alert: args[1], Note: note}, &done)
+			if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeAmbiguous {
+				p.Hint = "hostler alert ls -o wide    # shows whole ids"
+			}
 			return done, term.Cannot("acknowledge alert "+args[1]+" of "+args[0], err)
 		})
 	})

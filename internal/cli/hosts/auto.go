@@ -102,7 +102,7 @@ func (a *commands) autoRemoveCommand() *cobra.Command {
 		}),
 		RunE: a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 			if err := r.Delete(cmd.Context(), autoPath+"/"+url.PathEscape(args[0]), nil); err != nil {
-				return term.Cannot("remove rule "+args[0], err)
+				return term.Missing(term.Cannot("remove rule "+args[0], err), "hostler host auto-approve ls")
 			}
 			a.Say("Rule %s is removed: it approves no host any more.", args[0])
 			return nil

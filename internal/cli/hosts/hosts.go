@@ -40,7 +40,7 @@ func hostNoun() show.Noun[conn.HostView] {
 		return term.Size(n)
 	}
 	n := show.NounOf("id", "host:id state presence seen_at containers alerts~ labels~ version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
-		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ connectivity_since++ asleep_until++ unsupported++ availability++ degraded++ quarantined++ raised++ told_at:inventory_at++ "+
+		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ connectivity_since++ asleep_until++ unsupported++ features++ availability++ degraded++ quarantined++ raised++ told_at:inventory_at++ "+
 		"self_fence++ lease_left++ pausable++ fencing++ approved_at++ approved_by++ revoked_at++ reason++", show.Cells[conn.HostView]{
 		"lease_left": func(h conn.HostView) any {
 			if h.LeaseLeftMS == 0 {

@@ -128,7 +128,7 @@ func (a *commands) ruleRemoveCommand() *cobra.Command {
 		}),
 		RunE: a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 			if err := r.Delete(cmd.Context(), rulesPath+"/"+url.PathEscape(args[0]), nil); err != nil {
-				return term.Cannot("remove rule "+args[0], err)
+				return term.Missing(term.Cannot("remove rule "+args[0], err), "hostler alert rule ls")
 			}
 			a.Say("Rule %s is removed; hosts that are away judge by it until they come back.", args[0])
 			return nil

@@ -16,12 +16,19 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-func statusNoun() show.Noun[api.Status] {
-	return show.NounOf("fleet", "fleet recovery recovered hosts pending containers actions ring term version brokers id:fleet_id key", show.Cells[api.Status]{
-		"recovered":  func(s api.Status) any { return recovered(s.Recovered) },
-		"hosts":      func(s api.Status) any { return counts(s.Hosts) },
-		"containers": func(s api.Status) any { return counts(s.Containers) },
-		"actions":    func(s api.Status) any { return counts(inWords(s.Actions)) },
+// fleetStatus is what the coordinator counts, and the raised alerts by severity.
+type fleetStatus struct {
+	api.Status
+	Alerts map[string]int `json:"alerts"`
+}
+
+func statusNoun() show.Noun[fleetStatus] {
+	return show.NounOf("fleet", "fleet recovery recovered hosts pending containers actions alerts ring term version brokers id:fleet_id key", show.Cells[fleetStatus]{
+		"recovered":  func(s fleetStatus) any { return recovered(s.Recovered) },
+		"hosts":      func(s fleetStatus) any { return counts(s.Hosts) },
+		"containers": func(s fleetStatus) any { return counts(s.Containers) },
+		"actions":    func(s fleetStatus) any { return counts(inWords(s.Actions)) },
+		"alerts":     func(s fleetStatus) any { return counts(s.Alerts) },
 	})
 }
 
@@ -89,8 +96,8 @@ func policyWord(p api.Policy) string {
 func (a *commands) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "The fleet, or with --local this host, on one screen", Args: term.NoArgs,
-		Long: `Shows how many hosts, containers and open actions there are, and what waits for a
-person. On a host, with --local, it shows the state of the agent: its connection, its
+		Long: `Shows how many hosts, containers, open actions and alerts there are, and what waits for
+a person. PENDING counts hosts that wait for approval. On a host, with --local, it shows the state of the agent: its connection, its
 containers, and how many actions wait or run.`,
 		Example: "  hostler status\n  hostler status --watch\n  hostler --local status",
 	}
@@ -102,16 +109,39 @@ containers, and how many actions wait or run.`,
 				return s, term.Cannot("show the status", err)
 			})
 		}
-		return show.Item(cmd.Context(), a.UI, v, statusNoun(), func(ctx context.Context) (s api.Status, err error) {
-			err = r.Get(ctx, "/v1/status", nil, &s)
-			if err == nil && s.Pending > 0 && !v.Watch {
-				a.Say("%d host(s) wait for approval: hostler host pending", s.Pending)
-			}
-			if n := s.Actions[string(protocol.StatePendingApprove)]; err == nil && n > 0 && !v.Watch {
-				a.Say("%d action(s) wait for approval: hostler action ls --pending", n)
+		return show.Item(cmd.Context(), a.UI, v, statusNoun(), func(ctx context.Context) (fleetStatus, error) {
+			s, err := readStatus(ctx, r)
+			if err == nil && !v.Watch {
+				a.sayNeeds(s)
 			}
 			return s, term.Cannot("show the status", err)
 		})
 	})
 	return cmd
+}
+
+// readStatus reads what the coordinator counts, and counts the alerts.
+func readStatus(ctx context.Context, r *conn.Remote) (s fleetStatus, err error) {
+	if err = r.Get(ctx, "/v1/status", nil, &s.Status); err != nil {
+		return s, err
+	}
+	raised, err := r.Alerts(ctx, nil)
+	s.Alerts = make(map[string]int)
+	for _, a := range raised {
+		s.Alerts[a.Severity]++
+	}
+	return s, err
+}
+
+// sayNeeds names what a person has to look at, each with the command that shows it.
+func (a *commands) sayNeeds(s fleetStatus) {
+	if s.Pending > 0 {
+		a.Say("%d host(s) wait for approval: hostler host pending", s.Pending)
+	}
+	if n := s.Actions[string(protocol.StatePendingApprove)]; n > 0 {
+		a.Say("%d action(s) wait for approval: hostler action ls --pending", n)
+	}
+	if n := term.Total(s.Alerts); n > 0 {
+		a.Say("%d alert(s) are raised: hostler alert ls", n)
+	}
 }

@@ -66,7 +66,9 @@ func (a *commands) export(ctx context.Context, r *conn.Remote, host protocol.Hos
 	if err != nil {
 		return term.Cannot(what, err)
 	}
-	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: image, Stdout: to, Stderr: a.Err, Hold: true, Whole: true}).Wait(ctx, act)
+	bar := a.Progress("receiving "+term.Printable(image), 0)
+	defer bar.End()
+	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: image, Stdout: bar.Writer(to), Stderr: a.Err, Hold: true, Whole: true}).Wait(ctx, act)
 	if err != nil {
 		return errors.Join(term.Cannot(what, err), a.Abandon(context.WithoutCancel(ctx), r, act.ID))
 	}
@@ -92,7 +94,9 @@ architecture is refused.
 An archive of which nothing shows who made it, such as an OCI layout of another tool, is
 taken with --allow-unsigned, and only by a name that --name gives it: what it calls
 itself is not believed. Policies name that image.import-unsigned, and it counts as root
-of the host.`,
+of the host.
+
+With --local the host of this machine takes the archive, also without a coordinator.`,
 		Example: "  hostler image import web.image edge-02 edge-03\n  hostler image import layout.tar edge-02 --allow-unsigned --name debian:12\n  hostler --local image import web.image", ValidArgsFunction: a.CompletingPlaces(true),
 	}
 	c := dispatch.ChangeFlags(cmd)
@@ -203,7 +207,7 @@ coordinator, in an archive that the first host signs and the others verify.`,
 		if err := a.export(cmd.Context(), r, hosts[0], what, args[1], runtime, f); err != nil {
 			return errors.Join(err, f.Close())
 		}
-		p, err := dispatch.NewPayload(f, "the archive")
+		p, err := dispatch.NewPayload(a.UI, f, "the archive")
 		if err != nil {
 			return err
 		}

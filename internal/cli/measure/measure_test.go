@@ -67,6 +67,7 @@ func TestParse(t *testing.T) {
 func TestAmount(t *testing.T) {
 	for want, got := range map[string]string{
 		"12.5%": amount(12.5, "%"), "1.5MiB": amount(1.5*(1<<20), "B"), "2.0KiB/s": amount(2048, "B/s"), "3": amount(3, ""), "0.25": amount(0.25, ""), "42.5 °C": amount(42.5, "°C"),
+		"0.0s": amount(0, "s"), "90.5s": amount(90.5, "s"), "2h": amount(7300, "s"), "89d": amount(7775759.5, "s"),
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

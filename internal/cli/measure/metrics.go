@@ -160,10 +160,11 @@ func (a *commands) read(ctx context.Context, r *conn.Remote, where conn.Ref, q *
 	lines, err := parse(bytes.NewReader(b))
 	if err == nil && len(lines) == 0 {
 		if where.Name != "" {
-			a.Say("There are no samples of %s in that time. Is it the name of a container that has run? See: hostler ct ls", where)
-		} else {
-			a.Say("There are no samples in that time. A host measures itself every 15 s while its agent runs.")
+			if _, err := r.Container(ctx, where); err != nil {
+				return nil, term.Cannot(what, err)
+			}
 		}
+		a.Say("There are no samples of %s in that time. A host measures itself and its running containers every 15 s while its agent runs.", where)
 	}
 	return lines, term.Cannot(what, err)
 }
@@ -228,6 +229,11 @@ func amount(v float64, unit string) string {
 		return term.Size(int64(v)) + "/s"
 	case "%":
 		return fmt.Sprintf("%.1f%%", v)
+	case "s":
+		if v >= 120 {
+			return term.Roughly(time.Duration(v * float64(time.Second)))
+		}
+		return fmt.Sprintf("%.1fs", v)
 	case "":
 		if v == math.Trunc(v) || v >= 1000 {
 			return fmt.Sprintf("%.0f", v)

@@ -3,6 +3,7 @@ package networks
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,7 @@ container that Hostler has not made. ORPHAN marks parts whose container is gone;
 hostler net cleanup removes them.`,
 		Example: "  hostler net ls edge-01\n  hostler --local net ls -o json", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
-	return a.looking(cmd, 0, func(api.NetworkPart, []string) bool { return true })
+	return a.looking(cmd, 0, func(all []api.NetworkPart, _ protocol.HostID, _ []string) ([]api.NetworkPart, error) { return all, nil })
 }
 
 func (a *commands) showCommand() *cobra.Command {
@@ -40,22 +41,31 @@ func (a *commands) showCommand() *cobra.Command {
 		Long:    `Shows the parts of one bridge or one container, as hostler net ls lists them.`,
 		Example: "  hostler net show edge-01 hostler0\n  hostler net show edge-01 web", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
-	return a.looking(cmd, 1, func(p api.NetworkPart, args []string) bool { return p.Network == args[0] || p.Owner == args[0] })
+	return a.looking(cmd, 1, named)
+}
+
+// named are the parts of a bridge or of a container.
+func named(all []api.NetworkPart, host protocol.HostID, args []string) ([]api.NetworkPart, error) {
+	parts := slices.DeleteFunc(all, func(p api.NetworkPart) bool { return p.Network != args[0] && p.Owner != args[0] })
+	if len(parts) > 0 {
+		return parts, nil
+	}
+	return nil, &term.Failure{
+		Code: term.ExitNotFound, What: "cannot show the network parts of " + args[0],
+		Why: "the host has no bridge of this name, and no part of a container of this name", Next: strings.TrimSpace("hostler net ls " + string(host)),
+	}
 }
 
 // looking is a command that lists parts.
-func (a *commands) looking(cmd *cobra.Command, names int, wanted func(p api.NetworkPart, args []string) bool) *cobra.Command {
+func (a *commands) looking(cmd *cobra.Command, names int, choose func(all []api.NetworkPart, host protocol.HostID, args []string) ([]api.NetworkPart, error)) *cobra.Command {
 	v := show.ListFlags(cmd)
 	cmd.RunE = a.OnHost(names, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, rest []string) error {
 		return show.Items(cmd.Context(), a.UI, v, noun(), func(ctx context.Context) ([]api.NetworkPart, error) {
 			all, err := a.ask(ctx, r, host, "list the networks", protocol.KindNetworkList)
-			var parts []api.NetworkPart
-			for _, p := range all {
-				if wanted(p, rest) {
-					parts = append(parts, p)
-				}
+			if err != nil {
+				return nil, err
 			}
-			return parts, err
+			return choose(all, host, rest)
 		})
 	})
 	return cmd

@@ -29,6 +29,8 @@ func MoveUnique(ctx context.Context, e *conn.Env, r *conn.Remote, c api.Containe
 		return term.Cannot(what, err)
 	}
 	e.Say("%s moves to host %s.", term.Printable(name), term.Printable(ask.Host))
+	tick := e.Tick("move of "+name, "to host "+ask.Host)
+	defer tick.End()
 	for began := time.Now(); p.Move != nil; {
 		if wait > 0 && time.Since(began) > wait {
 			return &term.Failure{Code: term.ExitTimeout, What: "the move of " + name + " has not ended after " + wait.String(), Why: "it goes on", Next: "hostler placement show " + c.Name}
@@ -40,6 +42,7 @@ func MoveUnique(ctx context.Context, e *conn.Env, r *conn.Remote, c api.Containe
 		if err := r.Get(ctx, path(c.CTID), nil, &p); err != nil {
 			return term.Cannot("follow the move of "+name, err)
 		}
+		tick.Tell("to host " + ask.Host + ", " + stands(p.Lease))
 	}
 	if p.Moved == nil || p.Moved.To != ask.Host {
 		return &term.Failure{Code: term.ExitFailed, What: "the move of " + name + " has ended, and nothing is known of it any more", Next: "hostler why " + c.Name}
@@ -49,6 +52,14 @@ func MoveUnique(ctx context.Context, e *conn.Env, r *conn.Remote, c api.Containe
 	}
 	e.Say("%s runs on host %s under epoch %s.", term.Printable(c.Name), term.Printable(p.Host), term.Printable(p.Epoch))
 	return nil
+}
+
+// stands says in few words on which host a container may run.
+func stands(l api.Lease) string {
+	if l.Phase == "free" { // and its host is the one that held it last
+		return l.Phase
+	}
+	return l.Phase + " on host " + l.Host
 }
 
 // sayMove says where a container is on its way to; nothing if it is not.

@@ -34,6 +34,7 @@ func PlaceFlags(cmd *cobra.Command, p *api.Wishes) {
 	cmd.Flags().StringArrayVar(&p.Near, "near", nil, "unique container that must be on its host; with :SCORE, had better be; may be repeated")
 	cmd.Flags().StringArrayVar(&p.Apart, "apart", nil, "unique container that must not be on its host; with :SCORE, had better not be; may be repeated")
 	cmd.Flags().StringArrayVar(&p.Discover, "discover", nil, "whether it counts that a host runs a copy: always, exclusive or never, a colon, and k=v or host=NAME, as never:rack=7; exclusive also binds its host; may be repeated")
+	cmd.Flags().StringArrayVar(&p.After, "after", nil, "unique container that is to run before the coordinator starts it; may be repeated")
 	cmd.Flags().IntVar(&p.Priority, "priority", 0, "where there is no room for all, those with a higher priority run")
 }
 
@@ -49,7 +50,7 @@ func NameFlags(err error) error {
 }
 
 func stepNoun() show.Noun[api.PlacementStep] {
-	return show.NounOf("ctid", "name from to why for+ stays+ ctid+", show.Cells[api.PlacementStep]{
+	n := show.NounOf("ctid", "name from to why for+ stays+ ctid+", show.Cells[api.PlacementStep]{
 		"to": func(s api.PlacementStep) any {
 			if s.To == "" {
 				return map[bool]string{true: "stays", false: "nowhere"}[s.Stays]
@@ -57,26 +58,23 @@ func stepNoun() show.Noun[api.PlacementStep] {
 			return s.To
 		},
 	})
+	n.None = "Every unique container is where it should be."
+	return n
 }
 
 // plan asks what placement would change, prints it, and ends with [term.ExitChanges] if
-// something would change.
-func (a *commands) plan(ctx context.Context, v *show.View, q api.WhatIf) error {
-	r, err := a.Coordinator()
-	if err != nil {
-		return err
+// something would change. With --watch it goes on with what changes of that.
+func (a *commands) plan(ctx context.Context, r *conn.Remote, v *show.View, q api.WhatIf) error {
+	changes := false
+	err := show.Items(ctx, a.UI, v, stepNoun(), func(ctx context.Context) (steps []api.PlacementStep, err error) {
+		err = r.Post(ctx, "/v1/placement/plan", nil, q, &steps)
+		changes = len(steps) > 0
+		return steps, term.Cannot("plan the placement", err)
+	})
+	if err == nil && changes {
+		return term.Exit(term.ExitChanges)
 	}
-	var steps []api.PlacementStep
-	if err := r.Post(ctx, "/v1/placement/plan", nil, q, &steps); err != nil {
-		return term.Cannot("plan the placement", err)
-	}
-	if len(steps) == 0 {
-		a.Say("Every unique container is where it should be.")
-	}
-	if err := show.Print(a.UI, v, stepNoun(), steps); err != nil || len(steps) == 0 {
-		return err
-	}
-	return term.Exit(term.ExitChanges)
+	return err
 }
 
 func (a *commands) planCommand() *cobra.Command {
@@ -86,10 +84,12 @@ func (a *commands) planCommand() *cobra.Command {
 which ones no host can take. It changes nothing: the coordinator carries a plan out by
 itself when a host is lost or drained, or when a container fails where it is. The exit code
 is 10 if something would change.`,
-		Example: "  hostler placement plan\n  hostler placement plan -o json",
+		Example: "  hostler placement plan\n  hostler placement plan -o json\n  hostler placement plan --watch",
 	}
-	v := show.FormatFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.plan(cmd.Context(), v, api.WhatIf{}) }
+	v := show.ShowFlags(cmd)
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
+		return a.plan(cmd.Context(), r, v, api.WhatIf{})
+	})
 	return cmd
 }
 
@@ -112,7 +112,7 @@ func sayPlace(p api.Wishes) (all []string) {
 	for _, part := range []struct {
 		word string
 		what []string
-	}{{"must be on", split(p.Selector)}, {"prefers", p.Prefer}, {"avoids", p.Avoid}, {"near", p.Near}, {"apart from", p.Apart}, {"discovery", p.Discover}} {
+	}{{"must be on", split(p.Selector)}, {"prefers", p.Prefer}, {"avoids", p.Avoid}, {"near", p.Near}, {"apart from", p.Apart}, {"discovery", p.Discover}, {"starts after", p.After}} {
 		if len(part.what) > 0 {
 			all = append(all, part.word+" "+strings.Join(part.what, ", "))
 		}
@@ -164,10 +164,13 @@ func uniqueNames(ctx context.Context, r *conn.Remote) ([]string, error) {
 func (a *commands) setCommand() *cobra.Command {
 	var place api.Wishes
 	cmd := &cobra.Command{
-		Use: "set NAME", Short: "Say on which hosts a unique container may be", Args: term.Exactly(1),
-		Long: `Gives a unique container these wishes about hosts and no others. Without flags it may be
-on every host. If it must leave its host by them, it moves when another host can take it.`,
-		Example: "  hostler placement set db -l site=lab --prefer disk=ssd --apart db-replica\n  hostler placement set db", ValidArgsFunction: a.Completing(uniqueNames),
+		Use: "set NAME", Short: "Say on which hosts a unique container may be, and when it starts", Args: term.Exactly(1),
+		Long: `Gives a unique container these wishes and no others. Without flags it may be on every
+host. If it must leave its host by them, it moves when another host can take it.
+
+With --after the coordinator places and starts it when the named unique containers run. One
+that runs goes on when these stop.`,
+		Example: "  hostler placement set db -l site=lab --prefer disk=ssd --apart db-replica\n  hostler placement set web --after db --after cache\n  hostler placement set db", ValidArgsFunction: a.Completing(uniqueNames),
 	}
 	PlaceFlags(cmd, &place)
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
@@ -188,12 +191,12 @@ func WhatIf(e *conn.Env) *cobra.Command {
 		Long: `Says what would become of the unique containers if these hosts were lost, once their
 leases have ended. It asks the coordinator, which decides as it would, and changes nothing.
 The exit code is 10 if something would change.`,
-		Example: "  hostler sim what-if lose edge-01\n  hostler sim what-if lose edge-01,edge-02 -o json", ValidArgsFunction: a.Completing(conn.HostNames),
+		Example: "  hostler sim what-if lose edge-01\n  hostler sim what-if lose edge-01,edge-02 -o json\n  hostler sim what-if lose edge-01 --watch", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
-	v := show.FormatFlags(lose)
-	lose.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.plan(cmd.Context(), v, api.WhatIf{Lose: strings.Split(args[0], ",")})
-	}
+	v := show.ShowFlags(lose)
+	lose.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		return a.plan(cmd.Context(), r, v, api.WhatIf{Lose: strings.Split(args[0], ",")})
+	})
 	var host api.HostPlan
 	var limits []string
 	add := &cobra.Command{
@@ -202,10 +205,10 @@ The exit code is 10 if something would change.`,
 nothing. The exit code is 10 if something would change.`,
 		Example: "  hostler sim what-if add edge-99 --has cpu=400% --has memory=8GiB",
 	}
-	w := show.FormatFlags(add)
+	w := show.ShowFlags(add)
 	add.Flags().StringArrayVar(&limits, "has", nil, "what it has: cpu=400%, memory=8GiB or disk=100GiB; may be repeated")
 	add.Flags().StringArrayVar(&host.Labels, "label", nil, "its label, k=v; may be repeated")
-	add.RunE = func(cmd *cobra.Command, args []string) error {
+	add.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		has, err := limit.Parse(limits)
 		if err != nil {
 			return term.Usage("", "--has: %s", err)
@@ -218,7 +221,7 @@ nothing. The exit code is 10 if something would change.`,
 			return n
 		}
 		host.Name, host.CPUs, host.Memory, host.Disk = args[0], float64(of(limit.CPU))/100, of(limit.Memory), of(limit.Disk)
-		return a.plan(cmd.Context(), w, api.WhatIf{Add: []api.HostPlan{host}})
-	}
+		return a.plan(cmd.Context(), r, w, api.WhatIf{Add: []api.HostPlan{host}})
+	})
 	return term.Group("what-if", "Ask what placement would do if hosts were lost or added", lose, add)
 }

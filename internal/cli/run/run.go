@@ -154,6 +154,9 @@ func splitArgs(cmd *cobra.Command, args []string) (where, argv []string, err err
 	if at == len(args) {
 		return nil, nil, term.Usage(cmd.UseLine(), "no command follows the --")
 	}
+	if args[at] == "" {
+		return nil, nil, term.Usage(cmd.UseLine(), "the command behind the -- is empty; was a variable of your shell never set?")
+	}
 	return args[:at], args[at:], nil
 }
 

@@ -49,6 +49,9 @@ type Noun[T any] struct {
 	// Note is what people should see beside a line of a list, where there is room;
 	// empty for nothing. Nil: there is never anything.
 	Note func(T) string
+	// None is what people are told where there is nothing to print; empty: they are told
+	// nothing.
+	None string
 }
 
 // Cells are what stands in columns that are no member of a thing, by their names.

@@ -23,15 +23,23 @@ func Items[T any](ctx context.Context, a *term.UI, v *View, n Noun[T], fetch fun
 		return err
 	}
 	if !v.Watch {
+		t.tellNone(items)
 		return t.Print(a.Out, items)
 	}
-	w := &watcher[T]{table: t, shown: map[string]string{}}
+	w := &watcher[T]{table: t}
 	for err = w.update(items); err == nil; err = w.update(items) {
 		if items, err = w.next(ctx, fetch); err != nil {
 			break
 		}
 	}
 	return err
+}
+
+// tellNone says that there is nothing, if the noun has words for that.
+func (t *Table[T]) tellNone(items []T) {
+	if len(items) == 0 && t.Noun.None != "" {
+		t.UI.Say("%s", t.Noun.None)
+	}
 }
 
 // Item is Items for a single thing.
@@ -46,7 +54,7 @@ func Item[T any](ctx context.Context, a *term.UI, v *View, n Noun[T], fetch func
 // that are new or different, so that a pipe sees each state once.
 type watcher[T any] struct {
 	table *Table[T]
-	shown map[string]string // what was printed last, by name
+	shown map[string]string // what was printed last, by name; nil before the first time
 	away  bool              // the other end does not answer
 }
 
@@ -63,13 +71,19 @@ func (w *watcher[T]) update(items []T) error {
 			changed = append(changed, it)
 		}
 	}
-	gone := len(now) < len(w.shown)
+	gone, news := len(now) < len(w.shown), w.shown == nil || len(w.shown) > 0
 	w.shown = now
-	a := w.table.UI
-	if word := w.table.View.Format.Word; a.OutTTY && !a.Dumb() && (word == "table" || word == "wide") {
+	a, word := w.table.UI, w.table.View.Format.Word
+	painted := a.OutTTY && !a.Dumb() && (word == "table" || word == "wide")
+	if painted {
 		// Relative times grow old, so a terminal is painted every time.
 		fmt.Fprint(a.Out, "\x1b[H\x1b[2J")
 		w.table.headed, w.table.Widths = false, nil
+	}
+	if news || painted && a.ErrTTY {
+		w.table.tellNone(items)
+	}
+	if painted {
 		return w.table.Print(a.Out, items)
 	}
 	if len(changed) == 0 && !gone && w.table.headed {

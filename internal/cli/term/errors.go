@@ -88,6 +88,9 @@ func Cannot(what string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		f.Code = ExitNotFound
 	}
+	if p, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, fs.ErrPermission) {
+		f.Next = "ls -ld " + p.Path + "    # is this the user that may use it?"
+	}
 	if p, ok := errors.AsType[*api.Problem](err); ok {
 		f.Code, f.Why, f.Next = ExitOf(p.Code), p.Detail, p.Hint
 		if hint := hintOf(p.Code); f.Next == "" || p.Code == api.CodeUnauthentic { // whose own hint is for programs
@@ -106,10 +109,19 @@ func Cannot(what string, err error) error {
 	if errors.Is(err, client.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded) {
 		f.Code, f.Why, f.Next = ExitUnreachable, unreachable(err), "hostler context ls    # is the address right, and does the coordinator run?"
 		if op, ok := errors.AsType[*net.OpError](err); ok && op.Net == "unix" {
-			f.Next = "hostler-agent run    # does the agent run on this host, and is this user root or in its group?"
+			f.Next = "systemctl enable --now hostler-agent    # without systemd: hostler-agent run; does the agent run on this host, and is this user root or in its group?"
 		}
 	}
 	return f
+}
+
+// Missing gives an error of [Cannot] the command that lists what there is, if what was
+// asked for is not there and no other command is named.
+func Missing(err error, next string) error {
+	if f, ok := errors.AsType[*Failure](err); ok && f.Code == ExitNotFound && f.Next == "" {
+		f.Next = next
+	}
+	return err
 }
 
 // unreachable says why no answer came, without the request that the user knows

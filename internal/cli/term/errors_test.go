@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -43,5 +44,23 @@ func TestReasonOfSeveralLines(t *testing.T) {
 		if want := "cannot do it: one; two"; told.Error() != want {
 			t.Errorf("%T: in one line it is %q, want %q", err, told.Error(), want)
 		}
+	}
+}
+
+// TestPermissionHint: a file that this user may not read has a command that shows why, as has
+// a thing that is not there.
+func TestPermissionHint(t *testing.T) {
+	var b strings.Builder
+	denied := &fs.PathError{Op: "open", Path: "/etc/shadow", Err: fs.ErrPermission}
+	if code := report(&b, nil, Cannot("read the configuration", denied)); code != ExitFailed || !strings.Contains(b.String(), "try: ls -ld /etc/shadow ") {
+		t.Errorf("code %d:\n%s", code, b.String())
+	}
+	b.Reset()
+	gone := Missing(Cannot("remove rule x", &api.Problem{Code: api.CodeNotFound, Detail: "rule x: not found"}), "hostler alert rule ls")
+	if code := report(&b, nil, gone); code != ExitNotFound || !strings.Contains(b.String(), "try: hostler alert rule ls\n") {
+		t.Errorf("code %d:\n%s", code, b.String())
+	}
+	if Missing(nil, "hostler alert rule ls") != nil {
+		t.Error("no error has become one")
 	}
 }

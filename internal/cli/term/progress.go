@@ -4,25 +4,36 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
 // talk is the standard error: the streams of several hosts share it, and one line at its
-// end, which tells what goes on and makes room for everything else.
+// end, which tells what goes on and makes room for everything else. It never takes the
+// place of a line that was begun, as of a question or of a command's output.
 type talk struct {
-	mu   sync.Mutex
-	w    io.Writer
-	line bool    // it is shown
-	top  *Ticker // the newest, which alone has the line
+	mu    sync.Mutex
+	w     io.Writer
+	line  bool      // it is shown
+	begun bool      // the terminal has a line without its end
+	ticks []*Ticker // those that go on; the newest alone has the line
+	phase *Ticker   // to which the parts of what goes on tell how they are; nil for none
+	bars  int       // that are shown; they have the line
 }
 
-func (t *talk) Write(b []byte) (int, error) {
+func (t *talk) Write(b []byte) (int, error) { return t.through(t.w, b) }
+
+// through writes to what may share the terminal.
+func (t *talk) through(w io.Writer, b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.wipe()
-	return t.w.Write(b)
+	if len(b) > 0 {
+		t.begun = b[len(b)-1] != '\n'
+	}
+	return w.Write(b)
 }
 
 // wipe is called with mu held.
@@ -38,10 +49,70 @@ func (t *talk) show(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.wipe()
-	if text != "" {
+	if text != "" && !t.begun {
 		fmt.Fprint(t.w, text)
 		t.line = true
 	}
+}
+
+// add gives the line to a ticker, unless the ticker is to be alone and others are there. It
+// reports whether it did.
+func (t *talk) add(tick *Ticker, alone bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if alone && len(t.ticks) > 0 {
+		return false
+	}
+	t.ticks = append(t.ticks, tick)
+	return true
+}
+
+// has reports whether a ticker has the line.
+func (t *talk) has(tick *Ticker) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bars == 0 && len(t.ticks) > 0 && t.ticks[len(t.ticks)-1] == tick
+}
+
+// begin makes a ticker the one to which the parts of what goes on tell how they are.
+func (t *talk) begin(phase *Ticker) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.phase = phase
+}
+
+// within returns the phase that goes on, or nil.
+func (t *talk) within() *Ticker {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.phase
+}
+
+// bar counts a bar that has the line from now on, or one fewer.
+func (t *talk) bar(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bars += n
+}
+
+// remove ends a ticker, in whatever order they end.
+func (t *talk) remove(tick *Ticker) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ticks[len(t.ticks)-1] == tick {
+		t.wipe()
+	}
+	t.ticks = slices.DeleteFunc(t.ticks, func(x *Ticker) bool { return x == tick })
+	if t.phase == tick {
+		t.phase = nil
+	}
+}
+
+// ended tells that the terminal itself has ended the line: the user has answered.
+func (t *talk) ended() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.begun = false
 }
 
 // Painted returns whether lines that change can be shown to the user.
@@ -51,6 +122,13 @@ func (a *UI) Painted() bool { return a.ErrTTY && !a.Quiet && !a.Dumb() }
 func (a *UI) status(text string) {
 	if t, ok := a.Err.(*talk); ok && a.Painted() { // outside of Run there is nothing to wait for
 		t.show(a.Fit(text))
+	}
+}
+
+// bar counts a bar that is shown, or one fewer.
+func (a *UI) bar(n int) {
+	if t, ok := a.Err.(*talk); ok {
+		t.bar(n)
 	}
 }
 
@@ -112,7 +190,10 @@ func (p *Progress) draw() {
 	if now.Sub(p.begun) < progressAfter || now.Sub(p.shown) < progressEvery {
 		return
 	}
-	p.shown, p.drawn = now, true
+	if p.shown = now; !p.drawn {
+		p.drawn = true
+		p.app.bar(1)
+	}
 	if p.total > 0 {
 		p.app.status(fmt.Sprintf("%s %s %3d %%, %s of %s", p.verb, bar(p.done, p.total), 100*p.done/p.total, Size(p.done), Size(p.total)))
 		return
@@ -132,9 +213,24 @@ func (p *Progress) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.drawn {
+		p.app.bar(-1)
 		p.app.status("")
 		p.drawn = false
 	}
+}
+
+// Writer counts what is written to w.
+func (p *Progress) Writer(w io.Writer) io.Writer { return countingWriter{w, p} }
+
+type countingWriter struct {
+	w io.Writer
+	p *Progress
+}
+
+func (c countingWriter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.p.Add(n)
+	return n, err
 }
 
 // Reader counts what is read of r.
@@ -157,29 +253,47 @@ type Ticker struct {
 	app   *UI
 	label string
 	begun time.Time
+	phase *Ticker // of which it is a part; nil for none
 
 	mu   sync.Mutex
 	word string
 	rest []byte // of a line that is not whole
 
-	under *Ticker // that which has the line afterwards
-	end   chan struct{}
-	done  chan struct{}
+	end  chan struct{}
+	done chan struct{}
 }
 
 // Tick shows what is waited for until End: label is what it is about, word how it is,
 // which Tell changes; either may be empty.
-func (a *UI) Tick(label, word string) *Ticker {
-	t := &Ticker{app: a, label: label, word: word, end: make(chan struct{}), done: make(chan struct{})}
+func (a *UI) Tick(label, word string) *Ticker { return a.tick(label, word, false) }
+
+// TickAlone is Tick for what is waited for in passing: it shows nothing while another line
+// tells what goes on.
+func (a *UI) TickAlone(label string) *Ticker { return a.tick(label, "", true) }
+
+// Phase is Tick for what is done in several parts. The tickers of these have no line until
+// its End: what they are told stands behind its label, and its time is that of them all.
+// A phase within another one is a part of that.
+func (a *UI) Phase(label string) *Ticker {
+	t := a.tick(label, "", false)
+	if to, ok := a.Err.(*talk); ok && a.Painted() && t.phase == nil {
+		to.begin(t)
+	}
+	return t
+}
+
+func (a *UI) tick(label, word string, alone bool) *Ticker {
+	t := &Ticker{app: a, label: label, end: make(chan struct{}), done: make(chan struct{})}
 	to, ok := a.Err.(*talk)
-	if !ok || !a.Painted() {
+	if ok && !alone {
+		t.phase = to.within()
+	}
+	t.Tell(word)
+	if !ok || t.phase != nil || !a.Painted() || !to.add(t, alone) {
 		close(t.done)
 		return t
 	}
 	t.begun = a.Now()
-	to.mu.Lock()
-	t.under, to.top = to.top, t
-	to.mu.Unlock()
 	go t.run(to)
 	return t
 }
@@ -187,23 +301,13 @@ func (a *UI) Tick(label, word string) *Ticker {
 // run draws until the end. to is where.
 func (t *Ticker) run(to *talk) {
 	defer close(t.done)
-	defer func() {
-		to.mu.Lock()
-		defer to.mu.Unlock()
-		if to.top == t {
-			to.top = t.under
-		}
-		to.wipe()
-	}()
+	defer to.remove(t)
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
 	for {
 		select {
 		case <-every.C:
-			to.mu.Lock()
-			mine := to.top == t
-			to.mu.Unlock()
-			if mine {
+			if to.has(t) {
 				t.draw()
 			}
 		case <-t.end:
@@ -224,7 +328,14 @@ func (t *Ticker) draw() {
 func (t *Ticker) Tell(word string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.word = word
+	t.tell(word)
+}
+
+// tell is called with mu held.
+func (t *Ticker) tell(word string) {
+	if t.word = word; t.phase != nil {
+		t.phase.Tell(word)
+	}
 }
 
 // Write takes lines that tell how far something is; the newest is shown. It never fails.
@@ -234,7 +345,7 @@ func (t *Ticker) Write(b []byte) (int, error) {
 	t.rest = append(t.rest, b...)
 	if i := bytes.LastIndexByte(t.rest, '\n'); i >= 0 {
 		line := t.rest[:i]
-		t.word = string(line[bytes.LastIndexByte(line, '\n')+1:])
+		t.tell(string(line[bytes.LastIndexByte(line, '\n')+1:]))
 		t.rest = t.rest[i+1:]
 	}
 	t.rest = t.rest[:min(len(t.rest), maxLine)]
@@ -248,4 +359,7 @@ const maxLine = 4 << 10
 func (t *Ticker) End() {
 	close(t.end)
 	<-t.done
+	if t.phase != nil {
+		t.phase.Tell("")
+	}
 }

@@ -103,10 +103,11 @@ type data struct {
 func (d *data) Write(b []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	write := d.w.Write
 	if d.shown != nil {
-		d.shown.show("")
+		write = func(b []byte) (int, error) { return d.shown.through(d.w, b) }
 	}
-	n, err := d.w.Write(b)
+	n, err := write(b)
 	if err != nil && d.err == nil {
 		d.err = err
 		d.lost()
@@ -149,31 +150,39 @@ func (a *UI) Confirm(yes bool, question string) error {
 		}
 		return &Failure{Code: ExitRefused, What: "confirmation needed, but " + stream + " is not a terminal", Why: question, Next: "rerun with --yes"}
 	}
-	answer, err := a.ask(question + " [y/N] ")
+	answer, ended, err := a.ask(question + " [y/N] ")
 	if err != nil {
 		return err
 	}
 	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
-		return &Failure{Code: ExitRefused, What: "nothing was done", Why: "you answered no"}
+		why := "you answered no"
+		if ended {
+			why = "the input ended without an answer"
+		}
+		return &Failure{Code: ExitRefused, What: "nothing was done", Why: why}
 	}
 	return nil
 }
 
-// ask prints a question and reads one line.
-func (a *UI) ask(question string) (string, error) {
+// ask prints a question and reads one line. It reports whether the input ended before
+// the line did.
+func (a *UI) ask(question string) (line string, ended bool, err error) {
 	fmt.Fprint(a.Err, question)
-	line, err := a.line()
-	if errors.Is(err, ErrInterrupted) {
+	line, ended, err = a.line()
+	if ended || errors.Is(err, ErrInterrupted) {
 		fmt.Fprintln(a.Err) // behind the question
+	} else if t, ok := a.Err.(*talk); ok {
+		t.ended()
 	}
-	return line, err
+	return line, ended, err
 }
 
 // AskHidden asks a question on a terminal, and reads a line that it does not show. From
 // elsewhere it reads a line without a question.
 func (a *UI) AskHidden(question string) (string, error) {
 	if !a.InTTY || !a.ErrTTY {
-		return a.line()
+		line, _, err := a.line()
+		return line, err
 	}
 	fmt.Fprint(a.Err, question)
 	line, err := a.Secret(a.Done)
@@ -184,13 +193,19 @@ func (a *UI) AskHidden(question string) (string, error) {
 	return string(line), err
 }
 
-// line reads one line of standard input.
-func (a *UI) line() (string, error) {
+// line reads one line of standard input. It reports whether the input ended before the
+// line did.
+func (a *UI) line() (_ string, ended bool, _ error) {
+	over := make(chan bool, 1)
 	line, err := answered(a.Done, func() ([]byte, error) {
 		var line []byte
 		for b := make([]byte, 1); len(line) < 1000; {
 			n, err := a.In.Read(b)
-			if n == 1 && b[0] == '\n' || errors.Is(err, io.EOF) {
+			if n == 1 && b[0] == '\n' {
+				break
+			}
+			if errors.Is(err, io.EOF) {
+				over <- true
 				break
 			}
 			if err != nil {
@@ -200,7 +215,11 @@ func (a *UI) line() (string, error) {
 		}
 		return line, nil
 	})
-	return strings.TrimSpace(string(line)), err
+	select {
+	case ended = <-over:
+	default:
+	}
+	return strings.TrimSpace(string(line)), ended, err
 }
 
 // answered reads what is typed, unless done comes first. A read of a

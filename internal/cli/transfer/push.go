@@ -117,7 +117,8 @@ func (a *Files) Push() *cobra.Command {
 		Long: `Copies files to a host, or into a container that runs or is stopped. A file appears
 whole or not at all, with its mode and its owner by number; a link at PATH is
 replaced and not followed. If PATH is a directory, or there are several files, they
-go into it. Data that was sent once is not sent again, also after a broken connection.`,
+go into it. Data that was sent once is not sent again, also after a broken connection.
+With --local, files go into containers of this machine, also without a coordinator.`,
 		Example: `  hostler push motd edge-01:/etc/motd
   hostler push app.conf edge-01/web:/etc/app/ --owner app --mode 640
   hostler push -r site edge-01/web:/srv
@@ -145,7 +146,7 @@ go into it. Data that was sent once is not sent again, also after a broken conne
 }
 
 func (a *Files) push(ctx context.Context, r *conn.Remote, t *transfer, from []string, to RemotePath, f protocol.FileArgs, recursive bool) error {
-	p, err := PreparePush(ctx, from, to, &f, recursive)
+	p, err := PreparePush(ctx, a.UI, from, to, &f, recursive)
 	if err != nil {
 		return err
 	}
@@ -256,14 +257,14 @@ func (m *moveWords) reason(act api.Action, err error) error {
 }
 
 // PreparePush makes the payload of a push: the file itself, or an archive.
-func PreparePush(ctx context.Context, from []string, to RemotePath, f *protocol.FileArgs, recursive bool) (*dispatch.Payload, error) {
+func PreparePush(ctx context.Context, a *term.UI, from []string, to RemotePath, f *protocol.FileArgs, recursive bool) (*dispatch.Payload, error) {
 	f.Paths = []string{to.Path}
 	first, err := os.Stat(from[0])
 	if err != nil {
 		return nil, &term.Failure{Code: term.ExitNotFound, What: "cannot read " + from[0], Why: err.Error()}
 	}
 	if len(from) == 1 && !first.IsDir() {
-		return pushOne(from[0], first, to, f)
+		return pushOne(a, from[0], first, to, f)
 	}
 	if f.Mode != "" || f.Owner != "" {
 		return nil, term.Usage("", "--mode and --owner are for one file; with several, each keeps its own")
@@ -277,7 +278,9 @@ func PreparePush(ctx context.Context, from []string, to RemotePath, f *protocol.
 		return nil, err
 	}
 	var left []string
-	p := files.NewPacker(out)
+	bar := a.Progress("packing "+term.Printable(from[0]), 0)
+	defer bar.End()
+	p := files.NewPacker(bar.Writer(out))
 	p.Skipped = func(name string, why error) { left = append(left, fmt.Sprintf("%s: %v", name, why)) }
 	for _, name := range from {
 		if err = packLocal(ctx, p, name, recursive); err != nil {
@@ -292,10 +295,10 @@ func PreparePush(ctx context.Context, from []string, to RemotePath, f *protocol.
 		_ = out.Close() // it has no name any more
 		return nil, err
 	}
-	return dispatch.NewPayload(out, "the archive")
+	return dispatch.NewPayload(a, out, "the archive")
 }
 
-func pushOne(name string, i fs.FileInfo, to RemotePath, f *protocol.FileArgs) (*dispatch.Payload, error) {
+func pushOne(a *term.UI, name string, i fs.FileInfo, to RemotePath, f *protocol.FileArgs) (*dispatch.Payload, error) {
 	if !i.Mode().IsRegular() {
 		return nil, &term.Failure{Code: term.ExitFailed, What: "cannot push " + name, Why: files.ErrSpecial.Error()}
 	}
@@ -315,7 +318,7 @@ func pushOne(name string, i fs.FileInfo, to RemotePath, f *protocol.FileArgs) (*
 	if err != nil {
 		return nil, &term.Failure{Code: term.ExitFailed, What: "cannot read " + name, Why: err.Error()}
 	}
-	return dispatch.NewPayload(file, name)
+	return dispatch.NewPayload(a, file, name)
 }
 
 // leaveApart refuses files of which one would replace another in the archive.

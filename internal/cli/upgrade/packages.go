@@ -89,7 +89,7 @@ func readSignature(name string) ([]byte, error) {
 }
 
 // bundle makes the payload for an architecture.
-func (p *packages) bundle(arch string) (*dispatch.Payload, error) {
+func (p *packages) bundle(a *term.UI, arch string) (*dispatch.Payload, error) {
 	out, err := os.CreateTemp("", "hostler-upgrade-")
 	if err != nil {
 		return nil, err
@@ -98,5 +98,5 @@ func (p *packages) bundle(arch string) (*dispatch.Payload, error) {
 		_ = out.Close() // it has no name any more
 		return nil, term.Cannot("bundle the packages for "+arch, err)
 	}
-	return dispatch.NewPayload(out, "the packages")
+	return dispatch.NewPayload(a, out, "the packages")
 }

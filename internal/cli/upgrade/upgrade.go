@@ -242,7 +242,7 @@ func (a *commands) roll(ctx context.Context, r *conn.Remote, o *options, p *pack
 // send brings the packages of an architecture to the coordinator, and returns the spec
 // that names them.
 func (a *commands) send(ctx context.Context, r *conn.Remote, o *options, p *packages, arch string) ([]byte, error) {
-	payload, err := p.bundle(arch)
+	payload, err := p.bundle(a.UI, arch)
 	if err != nil {
 		return nil, err
 	}
