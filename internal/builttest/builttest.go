@@ -13,7 +13,10 @@ import (
 	"testing"
 )
 
-// Program returns the path of a program of cmd/.
+// S3Server is a store that speaks S3, of a module of its own: only tests need it.
+const S3Server = "s3server"
+
+// Program returns the path of a program of cmd/, or of [S3Server].
 func Program(tb testing.TB, name string) string {
 	tb.Helper()
 	path, err := program(name)
@@ -45,8 +48,12 @@ func program(name string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./cmd/"+name)
-	cmd.Dir = root
+	source, dir := "./cmd/"+name, root
+	if name == S3Server {
+		source, dir = "github.com/versity/versitygw/cmd/versitygw", filepath.Join(root, "integration", S3Server)
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, source)
+	cmd.Dir = dir
 	if name != "hostler-lxc" {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}

@@ -389,7 +389,7 @@ func effective(r limit.Resource, text string, v2 bool, v1period string) string {
 		return ""
 	}
 	if r == limit.Memory {
-		return bytes(n)
+		return limit.Bytes(n)
 	}
 	return strconv.FormatInt(n, 10)
 }
@@ -408,20 +408,7 @@ func slowest(text string) string {
 	if least == 0 {
 		return ""
 	}
-	return bytes(least)
-}
-
-// bytes writes an amount of memory in the largest unit of which it is a whole number.
-func bytes(n int64) string {
-	for _, u := range []struct {
-		name string
-		size int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n > 0 && n%u.size == 0 {
-			return strconv.FormatInt(n/u.size, 10) + u.name
-		}
-	}
-	return strconv.FormatInt(n, 10) + "B"
+	return limit.Bytes(least)
 }
 
 // use is what a container uses of a resource that it cannot give back at once.

@@ -85,6 +85,7 @@ const (
 	FilesExchanged     Step = "S58" // it has the place of the container, or what was there before has it again
 	UpgradeEnded       Step = "S59" // what is not in place is gone
 	FilesWithdrawn     Step = "S60" // of podman: what was in place has left its name, by the agent
+	BackupIndexed      Step = "S61" // the list of the files of a backup is kept, by the agent's helper
 )
 
 // The steps that the coordinator takes, one transaction each where nothing else
@@ -145,7 +146,7 @@ func Steps() []Step {
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
 		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed, SnapshotMade, SnapshotRestored, SnapshotDoomed, BackupKept, ImageMade, ImageForgotten, ContainerAdopted, VolumeMade, VolumeDoomed,
-		UpgradePrepared, FilesExchanged, UpgradeEnded, FilesWithdrawn,
+		UpgradePrepared, FilesExchanged, UpgradeEnded, FilesWithdrawn, BackupIndexed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
 		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, AutoRuleSet, WorkloadDecided, FenceStepped, FenceDevicesSet, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,

@@ -81,12 +81,13 @@ func (h *Health) Check() *contract.Check {
 // Schedule is how often something is made of a container, as [contract.Schedule] has it.
 // Off alone takes a schedule away.
 type Schedule struct {
-	Off        bool     `yaml:"off"`
-	Every      Duration `yaml:"every"`
-	KeepDaily  int64    `yaml:"keep_daily"`
-	KeepWeekly int64    `yaml:"keep_weekly"`
-	Target     string   `yaml:"target"`
-	Pause      bool     `yaml:"pause"`
+	Off         bool     `yaml:"off"`
+	Every       Duration `yaml:"every"`
+	KeepDaily   int64    `yaml:"keep_daily"`
+	KeepWeekly  int64    `yaml:"keep_weekly"`
+	Target      string   `yaml:"target"`
+	Incremental int64    `yaml:"incremental"`
+	Pause       bool     `yaml:"pause"`
 }
 
 // Schedule is it in the words of the host; nil is none.
@@ -94,7 +95,7 @@ func (s *Schedule) Schedule() *contract.Schedule {
 	if s == nil {
 		return nil
 	}
-	return &contract.Schedule{Off: s.Off, EveryMS: time.Duration(s.Every).Milliseconds(), KeepDaily: s.KeepDaily, KeepWeekly: s.KeepWeekly, Target: s.Target, Pause: s.Pause}
+	return &contract.Schedule{Off: s.Off, EveryMS: time.Duration(s.Every).Milliseconds(), KeepDaily: s.KeepDaily, KeepWeekly: s.KeepWeekly, Target: s.Target, Incremental: s.Incremental, Pause: s.Pause}
 }
 
 // Duration is a time with a unit, days included: 6h, 1d.

@@ -13,6 +13,7 @@ var writers = []struct{ name, why string }{
 	{"internal/manual", "pages for man(1)"},
 	{"packaging", "packages, made where they are built"},
 	{"integration/cmd/bench", "figures, and fleets that end with the program"},
+	{"integration/cmd/lonely", "writes that never end, on a machine of a test"},
 	{"integration/cmd/pulse", "beats of a container, for the test that has made it"},
 	{"(cmd/hostler-agent.upgrader).manage", "the log of another program, of which the end alone is told"},
 }

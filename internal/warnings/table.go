@@ -70,6 +70,13 @@ var all = []Warning{
 			"If the host that holds the container has the wrong data: stop the container there first, and look at both hosts before you start it again.",
 			"Find out how the copy was started: an old disk or snapshot of the host, a person on the host, or a fence that was confirmed although the host ran: `hostler fence history HOST`, `hostler audit ls --host HOST`.",
 		}},
+	{RunsNowhere, "A unique container runs on no host", Critical,
+		"The host that held the container was lost, or gave it up, and for a minute no other host could take it: there is no room, its data are on the host that is lost, or it waits for other containers.",
+		[]string{
+			"See what each host says: `hostler why NAME`, `hostler placement plan`.",
+			"If there is no room: add a host, raise the priority of the container (`hostler placement set NAME --priority 5`), or remove a container that is not needed.",
+			"If its data are on the host that is lost: bring that host back.",
+		}},
 	{HostDegraded, "A host accepts nothing new", Critical,
 		"The agent cannot write to its state directory, most often because the disk is full, or its audit log takes no records. What runs goes on, and what was accepted is done as far as that is possible.",
 		[]string{
@@ -135,6 +142,13 @@ var all = []Warning{
 	{"measured.temperature", "A host is hot", ByRule,
 		"A sensor of the host tells more than its rule allows. Processors become slow before they switch themselves off.",
 		[]string{"Look at the others: `hostler metrics HOST --metric temperature --plot`.", "Look at fans, dust and the room. Stop what can wait: `hostler ct stop HOST/NAME`."}},
+	{NetworkDHCP, "Containers of a network that ask by DHCP get no answer", Minor,
+		"The process of dnsmasq that serves DHCP in a network has ended again and again, or its file cannot be written. Containers have the addresses that the host gave them at their start, but a program in a container that asks by DHCP may take its address away when no answer comes. The agent tries again, once a minute at least.",
+		[]string{
+			"The text of the alert has the last words of the process, or why its file cannot be written.",
+			"If an address is in use, another DHCP server of the host listens at port 67 of all addresses: bind it to its own interfaces (of dnsmasq: `bind-interfaces`), or set `network.dhcp = false` in the agent's configuration.",
+			"See whether the alert is still raised: `hostler host show HOST`.",
+		}},
 	{NetworkNames, "Containers of a network do not find each other by name", Minor,
 		"The process of dnsmasq that serves the names of a network has ended again and again, or its names cannot be written. The network works on, and its containers reach each other by their addresses. The agent tries again, once a minute at least.",
 		[]string{

@@ -27,6 +27,7 @@ const (
 	AuditRolledBack    Code = "audit.rolled_back"
 	SinkAway           Code = "sink.away"
 	SinkLost           Code = "sink.lost"
+	NetworkDHCP        Code = "network.dhcp"
 	NetworkNames       Code = "network.names"
 )
 
@@ -36,6 +37,7 @@ const (
 	FenceNeeded Code = "coordinator.fence_needed"
 	HostFenced  Code = "coordinator.fenced"
 	SecondCopy  Code = "coordinator.second_copy"
+	RunsNowhere Code = "coordinator.workload_waits"
 )
 
 // How bad a warning is.
