@@ -57,6 +57,13 @@ func TestAuditIsTamperedWith(t *testing.T) {
 		t.Fatalf("requests: %+v", records)
 	}
 	n := records[1].N
+	// Who watches is told of what is recorded.
+	grown := w.start(t, "hostler", "audit", "verify", "--watch", "-o", "csv", "--no-headers")
+	until(t, &grown.out.change, "it has verified the log", func() bool { return len(grown.out.lines()) == 1 })
+	w.done(t, w.submit(t, "edge-01", "true"))
+	until(t, &grown.out.change, "it has verified the log again", func() bool { return len(grown.out.lines()) > 1 })
+	grown.end(t, kill)
+	w.cli(t, "audit", "verify", w.path("none"), "--watch").exits(t, 2, "which grows")
 	// The host hears of the newest checkpoint, and brings it to its next hello.
 	w.done(t, w.submit(t, "edge-01", "true"))
 	w.must(t, "audit", "export", w.path("honest.jsonl"))
@@ -84,10 +91,10 @@ func TestAuditIsTamperedWith(t *testing.T) {
 	}
 
 	// Whoever cuts records and checkpoints off leaves a log that is whole by
-	// itself. This machine has seen more, and so has the host.
+	// itself. This machine has seen more, and so has the host. Who watches is told, and that is the end.
 	tamper(t, db, strings.ReplaceAll(`DELETE FROM seal WHERE n >= N; DELETE FROM audit WHERE n > (SELECT max(n) FROM seal)`, "N", fmt.Sprint(n)))
 	w.startCoordinator(t)
-	got := decode[auditVerdict](t, w.cli(t, "audit", "verify", "-o", "json").exits(t, 1).stdout)
+	got := decode[auditVerdict](t, w.cli(t, "audit", "verify", "--watch", "-o", "json").exits(t, 1).stdout)
 	if !got.names("cut", first.To) && !got.names("rolled_back", first.To) {
 		t.Errorf("a log whose end was cut off: %+v", got.Faults)
 	}

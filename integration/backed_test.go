@@ -3,28 +3,52 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/s3test"
 )
 
-// TestMadeOfABackup: a unique container whose data are in backups is made of the newest one
-// on another host when its own is lost, from a directory that both hosts have, and what is
-// said of it tells how old that was. The old copy is kept, and stays stopped.
+// TestMadeOfABackup takes the backups from a directory that both hosts have.
 func TestMadeOfABackup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[lease]\nttl_seconds = 15\nkill_seconds = 2\nmargin_seconds = 1\n")
-	w.coordinator.end(t, term)
-	w.startCoordinator(t)
 	if err := os.Mkdir(w.path("nas"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	w.madeOfABackup(t, func(*host) string { return fmt.Sprintf("targets = [\"nas=%s\"]\n", w.path("nas")) })
+}
+
+// TestMadeOfABackupInABucket takes the backups from a store that both hosts reach.
+func TestMadeOfABackupInABucket(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	store := s3test.Start(t)
+	w.madeOfABackup(t, func(h *host) string {
+		key := h.path("nas.key")
+		write(t, key, read(t, store.Credentials))
+		if err := os.Chmod(key, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("targets = [\"nas=%s\"]\ns3_credentials = [\"nas=%s\"]\n", store.URL(""), key)
+	})
+}
+
+// madeOfABackup: a unique container whose data are in backups is made of the newest one
+// on another host when its own is lost, from a target nas that both hosts have, and what is
+// said of it tells how old that was. The old copy is kept, and stays stopped. nas returns
+// the settings of the target for a host.
+func (w *world) madeOfABackup(t *testing.T, nas func(*host) string) {
+	t.Helper()
+	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[lease]\nmin_self_fence = \"guard\"\nttl_seconds = 15\nkill_seconds = 2\nmargin_seconds = 1\n")
+	w.coordinator.end(t, term)
+	w.startCoordinator(t)
 	a, b := w.newHost(t, "edge-01", false), w.newHost(t, "edge-02", false)
 	for _, h := range []*host{a, b} {
-		write(t, h.config(), read(t, h.config())+"[unique]\nguard = true\npausable = \"no\"\n[backups]\ntargets = [\"nas="+w.path("nas")+"\"]\n")
+		write(t, h.config(), read(t, h.config())+"[unique]\nguard = true\npausable = \"no\"\n[backups]\n"+nas(h))
 		p, words := h.join(t, w.invite(t))
 		w.must(t, "host", "approve", h.name, "--words", words)
 		p.finish(t).exits(t, 0)

@@ -3,7 +3,9 @@
 package integration
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -95,6 +97,44 @@ func TestBackups(t *testing.T) {
 		w.must(t, "backup", "rm", "edge-01", "f1", "--target", "nas", "--yes")
 		w.cli(t, "backup", "verify", "edge-01", "f1", "--target", "other").exits(t, 1, "no target other")
 	})
+	t.Run("increments", func(t *testing.T) {
+		for name, args := range map[string][]string{"grows": {"--template", "busybox"}, "pods": {podmantest.Image}} {
+			w.must(t, slices.Concat([]string{"ct", "create", "edge-01/" + name}, args, []string{"--start"})...)
+			sh(name, "mkdir /root/old; echo one > /root/old/state; echo x > '/root/.wh.x'; head -c 300000 /dev/urandom > /root/large")
+			w.must(t, "backup", "create", "edge-01/"+name, name+"-0", "--incremental")
+			sh(name, "rm -r /root/old; ln -s /etc /root/old; echo two > /root/state; chown 7:8 /root/state")
+			w.must(t, "backup", "create", "edge-01/"+name, name+"-1", "--incremental")
+			sh(name, "rm '/root/.wh.x'; echo three > /root/state")
+			w.must(t, "backup", "create", "edge-01/"+name, name+"-2", "--incremental")
+			all := show[[]api.Backup](t, w, "backup", "ls", "edge-01")
+			for i, parent := range []string{"", name + "-0", name + "-1"} {
+				at := slices.IndexFunc(all, func(b api.Backup) bool { return b.Name == fmt.Sprint(name, "-", i) })
+				if at < 0 || all[at].Parent != parent || all[at].Chain != i+1 || all[at].Problem != "" || all[at].Verified == nil {
+					t.Fatalf("of %s there are %+v", name, all)
+				}
+			}
+			w.container(t, "edge-01/"+name, "has the increment as its good backup", func(c ct) bool { return c.Backup == name+"-2" })
+			w.must(t, "ct", "rm", "edge-01/"+name, "--yes")
+			for i, want := range []string{"one\nno\nx\n", "two\nlink\nx\n", "three\nlink\nno\n"} {
+				w.must(t, "backup", "restore", "edge-01/again", "--from", fmt.Sprint(name, "-", i), "--start")
+				if out := sh("again", "cat /root/state 2>/dev/null || cat /root/old/state; test -L /root/old && echo link || echo no; cat '/root/.wh.x' 2>/dev/null || echo no"); out != want {
+					t.Errorf("made of %s-%d it has %q, want %q", name, i, out, want)
+				}
+				w.must(t, "ct", "rm", "edge-01/again", "--yes")
+			}
+			w.cli(t, "backup", "rm", "edge-01", name+"-1", "--yes").exits(t, 1, "needed to restore "+name+"-2")
+			w.cli(t, "backup", "copy", "edge-01", name+"-1", "edge-02").exits(t, 1, "full backup")
+			file := filepath.Join(h.path("backups"), name+"-0.hostler-backup")
+			raw := []byte(read(t, file))
+			raw[len(raw)/2] ^= 1
+			write(t, file, string(raw))
+			w.cli(t, "backup", "verify", "edge-01", name+"-2").exits(t, 1, name+"-0")
+			w.cli(t, "backup", "restore", "edge-01/again", "--from", name+"-2").exits(t, 1, "cannot be used")
+			for _, i := range []string{"-2", "-1", "-0"} {
+				w.must(t, "backup", "rm", "edge-01", name+i, "--yes")
+			}
+		}
+	})
 	t.Run("by a schedule, which a manifest may say", func(t *testing.T) {
 		write(t, w.path("timer.yaml"), "version: 1\ncontainers:\n  - {host: edge-01, name: timer, image: busybox, backup: {every: 1d, keep_daily: 7}}\n")
 		from := len(w.events.since(0))
@@ -116,6 +156,74 @@ func TestBackups(t *testing.T) {
 		w.must(t, "ct", "apply", "-f", w.path("timer.yaml"), "--yes")
 		w.cli(t, "ct", "apply", "-f", w.path("timer.yaml"), "--dry-run").exits(t, 0)
 		w.must(t, "ct", "rm", "edge-01/timer", "--yes")
+	})
+	t.Run("encrypted to a key that gpg has made", func(t *testing.T) {
+		home := w.path("gpg")
+		mkdir(t, home)
+		if err := os.Chmod(home, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		gpg := func(args ...string) (string, error) {
+			cmd := exec.Command("gpg", append([]string{"--homedir", home, "--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""}, args...)...)
+			out, err := cmd.Output()
+			return string(out), err
+		}
+		t.Cleanup(func() {
+			if out, err := exec.Command("gpgconf", "--homedir", home, "--kill", "all").CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+		public, secret := other.path("backup.pub"), other.path("backup.key")
+		for _, args := range [][]string{{"--quick-generate-key", "operator", "future-default", "default", "never"}, {"--output", public, "--armor", "--export"}, {"--output", secret, "--export-secret-keys"}} {
+			if out, err := gpg(args...); err != nil {
+				t.Fatalf("gpg %q: %v: %s", args, err, out)
+			}
+		}
+		set := func(line string) {
+			t.Helper()
+			other.agent.end(t, term)
+			write(t, other.config(), read(t, other.config())+line)
+			other.start(t)
+		}
+		set(fmt.Sprintf("[backups]\nencrypt_to = %q\n", public))
+		w.must(t, "ct", "create", "edge-02/safe", "--template", "busybox", "--start")
+		w.must(t, "exec", "edge-02/safe", "--", "sh", "-c", "echo for few > /root/state")
+		w.must(t, "backup", "create", "edge-02/safe", "e1")
+		w.must(t, "backup", "verify", "edge-02", "e1")
+		if all := show[[]api.Backup](t, w, "backup", "ls", "edge-02"); len(all) != 1 || len(all[0].EncryptedTo) != 1 || all[0].Verified == nil {
+			t.Errorf("there are %+v", all)
+		}
+		file := filepath.Join(other.path("backups"), "e1.hostler-backup")
+		if out, err := exec.Command("tar", "--zstd", "-tf", file).CombinedOutput(); err == nil {
+			t.Errorf("it is read without a key: %s", out)
+		}
+		plain := w.path("e1.tar.zst")
+		if _, err := gpg("--output", plain, "--decrypt", file); err != nil { // gpg does not know what the manifest is, which is behind the message
+			t.Logf("gpg: %v", err)
+		}
+		if out, err := exec.Command("tar", "--zstd", "-xOf", plain, "root/state").CombinedOutput(); err != nil || string(out) != "for few\n" {
+			t.Errorf("decrypted by gpg it has %q, %v", out, err)
+		}
+		w.cli(t, "backup", "restore", "edge-02/safe-2", "--from", "e1").exits(t, 1, "backups.secret_key")
+		w.must(t, "ct", "stop", "edge-02/safe", "--grace", "1s")
+		w.must(t, "ct", "move", "edge-02/safe", "edge-01", "--yes") // where the key is not
+		w.must(t, "ct", "rm", "edge-01/safe", "--yes")
+		set(fmt.Sprintf("secret_key = %q\n", secret))
+		w.must(t, "backup", "restore", "edge-02/safe-2", "--from", "e1", "--start")
+		if out := w.must(t, "exec", "edge-02/safe-2", "--", "cat", "/root/state"); out != "for few\n" {
+			t.Errorf("restored it has %q", out)
+		}
+		entries, err := os.ReadDir(other.path("backups"))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), ".new-") {
+				t.Errorf("what was decrypted is left: %s", e.Name())
+			}
+		}
+		w.must(t, "ct", "rm", "edge-02/safe-2", "--yes")
+		w.must(t, "backup", "rm", "edge-02", "e1", "--yes")
 	})
 	t.Run("damaged and foreign ones are refused before anything is written", func(t *testing.T) {
 		dir := h.path("backups")

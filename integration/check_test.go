@@ -48,10 +48,14 @@ func TestHostCheck(t *testing.T) {
 		t.Errorf("on the host: %+v", near)
 	}
 	all := findings(t, w.must(t, "doctor", "edge-01", "--all", "-o", "json"))
-	for _, check := range []string{"host edge-01 memory", "host edge-01 ring", "host edge-01 policy", "coordinator work", "coordinator certificate", "coordinator database", "coordinator broker", "coordinator disk of state"} {
+	for _, check := range []string{"host edge-01 memory", "host edge-01 ring", "host edge-01 policy", "coordinator work", "coordinator certificate", "coordinator database", "coordinator broker"} {
 		if f := all[check]; f.Result != "ok" {
 			t.Errorf("doctor does not show what the host and the coordinator find of %s: %+v of %+v", check, f, all)
 		}
+	}
+	// how full the disk is depends on the machine that runs the test
+	if f := all["coordinator disk of state"]; f.Result != api.FindingOK && !strings.Contains(f.Cause, "% of the file system of") {
+		t.Errorf("doctor does not show how full the coordinator's disk is: %+v of %+v", f, all)
 	}
 	if ring := show[api.Host](t, w, "host", "show", "edge-01").Ring; ring == 0 {
 		t.Error("the host is shown with no ring")

@@ -23,7 +23,7 @@ func backupPoints(t *testing.T) {
 	n, halves := 0, 0
 	left := func() (other []string) {
 		for _, e := range entriesOf(t, l.path("backups")) {
-			if !strings.HasSuffix(e, ".hostler-backup") && !strings.HasPrefix(e, ".verified-") {
+			if !strings.HasSuffix(e, ".hostler-backup") && !strings.HasPrefix(e, ".verified-") && !strings.HasPrefix(e, ".index-") {
 				other = append(other, e)
 			}
 		}
@@ -55,6 +55,18 @@ func backupPoints(t *testing.T) {
 		})
 		ask(protocol.Spec{Kind: protocol.KindDestroy, Target: id, Args: &protocol.StopArgs{GraceMS: 100}})
 	}
+	// What is killed beside the list of files leaves a whole backup, and so is the next
+	// increment, whichever it lies on.
+	goOn := func(t *testing.T) {
+		id := newCTID()
+		ask(protocol.Spec{Kind: protocol.KindCreate, Target: id, Name: "grows", Args: &protocol.CreateArgs{Template: "busybox"}})
+		for range 2 {
+			untilWhole(t, func(name data.BackupName) {
+				ask(protocol.Spec{Kind: protocol.KindBackup, Target: id, Args: &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: name, Incremental: 7}}})
+			})
+		}
+		ask(protocol.Spec{Kind: protocol.KindDestroy, Target: id, Args: &protocol.StopArgs{GraceMS: 100}})
+	}
 	var wire bytes.Buffer
 	bring := func(t *testing.T) {
 		if wire.Len() == 0 {
@@ -73,7 +85,7 @@ func backupPoints(t *testing.T) {
 			ask(protocol.Spec{Kind: protocol.KindBackupImport, Args: &protocol.BackupImportArgs{BackupName: name, Input: c.payload(t, wire.Bytes())}})
 		})
 	}
-	c.strikes(t, strike{"S44", l.victim, backUp}, strike{"S44", l.victim, bring})
+	c.strikes(t, strike{"S44", l.victim, backUp}, strike{"S44", l.victim, bring}, strike{"S61", l.victim, goOn})
 	if halves != 2 {
 		t.Errorf("%d backups were seen that were cut short, want the two that were killed before they had their names", halves)
 	}

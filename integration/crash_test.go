@@ -49,6 +49,7 @@ func groups() []group {
 	return []group{
 		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "A15", "A18", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
 		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43", "S51", "S52", "S54", "S55", "S56"}, containerPoints},
+		{"shared containers", []failpoint.Step{"S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S41", "S42", "S43", "S51"}, sharedPoints},
 		{"transfers", []failpoint.Step{"A14", "C19", "S17"}, transferPoints},
 		{"workloads", []failpoint.Step{"C45"}, workloadPoints},
 		{"fences", []failpoint.Step{"C46", "C47"}, fencePoints},
@@ -61,7 +62,7 @@ func groups() []group {
 		{"removing", []failpoint.Step{"C21", "C23"}, removingPoints},
 		{"enrolment", []failpoint.Step{"A8", "A12", "A13", "C6", "C7", "F1", "F2"}, enrolmentPoints},
 		{"replacement", []failpoint.Step{"C24"}, replacementPoints},
-		{"backups", []failpoint.Step{"S44"}, backupPoints},
+		{"backups", []failpoint.Step{"S44", "S61"}, backupPoints},
 		{"podman", []failpoint.Step{"A7", "S41", "S42", "S43", "S51", "S52", "S54"}, podmanPoints},
 		{"exchanges", []failpoint.Step{"A7", "S57", "S58", "S59"}, exchangePoints},
 		{"exchanges of podman", []failpoint.Step{"A7", "S57", "S58", "S59", "S60"}, podmanExchangePoints},
@@ -270,6 +271,32 @@ func containerPoints(t *testing.T) {
 	c.lives(t, l, adopted, "busybox", "A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43", "S51", "S52", "S55", "S56")
 }
 
+// sharedPoints are those of containers that share the files of their image.
+func sharedPoints(t *testing.T) {
+	c := newWreck(t)
+	l := c.addLimb(t, "edge-01", true)
+	id, img := newCTID(), data.NewImage{Image: "base:1"}
+	for _, s := range []protocol.Spec{
+		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(filepath.Base(c.dir) + "-base"), Args: &protocol.CreateArgs{Template: "busybox"}},
+		{Kind: protocol.KindPromote, Target: id, Args: &protocol.PromoteArgs{NewImage: img}},
+		{Kind: protocol.KindDestroy, Target: id, Args: &protocol.StopArgs{GraceMS: 100}},
+	} {
+		if got := c.end(t, l, c.step(t, l, s)); got.State != protocol.StateDone {
+			t.Fatalf("%s is %s", s.Kind, got)
+		}
+	}
+	number := 0
+	cycle := func(t *testing.T) {
+		number++
+		c.cycle(t, l, img.Reference(), fmt.Sprintf("%s-h%d", filepath.Base(c.dir), number))
+	}
+	var strikes []strike
+	for _, s := range []failpoint.Step{"S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S41", "S42", "S43", "S51"} {
+		strikes = append(strikes, strike{s, l.victim, cycle})
+	}
+	c.strikes(t, strikes...)
+}
+
 // podmanPoints are those of an agent that changes files of containers itself.
 func podmanPoints(t *testing.T) {
 	c := newWreck(t)
@@ -360,7 +387,7 @@ func life(id protocol.CTID, template, name string) []protocol.Spec {
 
 // runtimeOf is what makes containers of a template.
 func runtimeOf(template string) string {
-	if container.IsOCI(template) {
+	if container.IsOCI(template) && (!container.IsLocalImage(template) || template == podmantest.Image) {
 		return string(container.KindPodman)
 	}
 	return string(container.KindLXC)

@@ -13,7 +13,7 @@ import (
 // where it stores which host holds one.
 func workloadPoints(t *testing.T) {
 	c := newWreck(t)
-	write(t, c.path("coordinator.toml"), read(t, c.path("coordinator.toml"))+"[lease]\nttl_seconds = 10\nkill_seconds = 2\nmargin_seconds = 1\n")
+	write(t, c.path("coordinator.toml"), read(t, c.path("coordinator.toml"))+"[lease]\nmin_self_fence = \"guard\"\nttl_seconds = 10\nkill_seconds = 2\nmargin_seconds = 1\n")
 	c.head.restart(t)
 	l := c.newLimb(t, "edge-01", true)
 	write(t, l.config(), read(t, l.config())+"[unique]\nguard = true\npausable = \"no\"\n")

@@ -22,7 +22,7 @@ type drillRow struct{ What, Promised, Seen, Verdict string }
 func TestDrillPartition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[lease]\nttl_seconds = 15\nkill_seconds = 2\nmargin_seconds = 1\n")
+	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[lease]\nmin_self_fence = \"guard\"\nttl_seconds = 15\nkill_seconds = 2\nmargin_seconds = 1\n")
 	w.coordinator.end(t, term)
 	w.startCoordinator(t)
 	for _, name := range []string{"edge-01", "edge-02"} {

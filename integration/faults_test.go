@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"archive/tar"
 	"flag"
 	"fmt"
 	"maps"
@@ -20,7 +19,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hostler-io/hostler/image/imagetest"
 	"github.com/hostler-io/hostler/integration/copiestest"
 )
 
@@ -32,7 +30,7 @@ var (
 // shortLease are the shortest times with which a busy machine renews leases: a takeover
 // comes after (6 s + 2 s) × (1 + 2 × 1 %) + 1 s, rounded up.
 const (
-	shortLease    = "[lease]\nttl_seconds = 6\nkill_seconds = 2\nmargin_seconds = 1\n"
+	shortLease    = "[lease]\nmin_self_fence = \"guard\"\nttl_seconds = 6\nkill_seconds = 2\nmargin_seconds = 1\n"
 	shortTakeover = 10 * time.Second
 )
 
@@ -134,13 +132,7 @@ func (o *ordeal) startContainers(t testing.TB) {
 	if err := os.Chmod(o.shared, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	program := read(t, filepath.Join(o.bin, "pulse"))
-	var system []imagetest.Entry
-	for _, dir := range []string{"proc", "sys", "dev", "etc", "run", "tmp", "beats"} {
-		system = append(system, imagetest.Entry{Header: tar.Header{Name: dir + "/", Typeflag: tar.TypeDir, Mode: 0o755}})
-	}
-	system = append(system, imagetest.Entry{Header: tar.Header{Name: "pulse", Mode: 0o755}, Content: program})
-	write(t, o.path("pulse.tar"), string(imagetest.Layer(t, system...)))
+	image := o.pulseImage(t, filepath.Join(o.bin, "pulse"))
 	for i, host := range o.names {
 		name := fmt.Sprintf("u%d", i+1)
 		o.unique = append(o.unique, name)
@@ -149,7 +141,7 @@ func (o *ordeal) startContainers(t testing.TB) {
 		if err := os.Chmod(file, 0o666); err != nil { // each host's copy is another user
 			t.Fatal(err)
 		}
-		o.must(t, "ct", "create", host+"/"+name, "file:"+o.path("pulse.tar"), "--runtime", "lxc", "--class", "unique", "--data", "none",
+		o.must(t, "ct", "create", host+"/"+name, image, "--runtime", "lxc", "--class", "unique", "--data", "none",
 			"--mount", o.shared+":/beats", "--start", "--", "/pulse", "/beats/"+name)
 	}
 	o.run(t)

@@ -49,6 +49,9 @@ func (w *world) newHost(t testing.TB, name string, network bool) *host {
 		t.Fatal(err)
 	}
 	config := fmt.Sprintf("host = %q\nstate_dir = %q\nsocket = %q\n[lxc]\npath = %q\n", name, h.dir, h.socket(), h.path("lxc"))
+	if w.bin == programs(t) { // the previous release knows no such setting
+		config += "rootfs = \"auto\"\n"
+	}
 	if network {
 		h.bridge = fmt.Sprintf("hi%d", os.Getpid()%100000) + name[len(name)-1:] + w.dir[len(w.dir)-3:]
 		config += fmt.Sprintf("[network]\nbridge = %q\nsubnet = %q\n", h.bridge, freeSubnet(t))

@@ -5,10 +5,12 @@ package integration
 import (
 	"archive/tar"
 	"io"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/image/imagetest"
 	"github.com/hostler-io/hostler/internal/podmantest"
 )
@@ -44,6 +46,31 @@ func TestImages(t *testing.T) {
 	w.cli(t, "ct", "create", "edge-01/web", ref, "--runtime", "lxc", "--start").exits(t, 0)
 	if out := w.must(t, "exec", "edge-01/web", "--", "cat", "/etc/motto"); out != "made of layers" {
 		t.Errorf("the container says %q", out)
+	}
+	// It shares the files of the image, and they are there while it is stopped, too.
+	if out := w.must(t, "ct", "config", "get", "edge-01/web", "rootfs"); out != "overlay\n" {
+		t.Errorf("its root directory is %q", out)
+	}
+	if s := show[api.Host](t, w, "host", "show", "edge-01"); !slices.Contains(s.Features, "lxc.overlay") {
+		t.Errorf("the host can %q", s.Features)
+	}
+	w.must(t, "ct", "stop", "edge-01/web")
+	write(t, w.path("pushed"), "pushed to a stopped one\n")
+	w.must(t, "push", w.path("pushed"), "edge-01/web:/etc/pushed")
+	if out := w.must(t, "pull", "edge-01/web:/etc/motto", "-") + w.must(t, "pull", "edge-01/web:/etc/pushed", "-"); out != "made of layerspushed to a stopped one\n" {
+		t.Errorf("the stopped container has %q", out)
+	}
+	w.must(t, "backup", "create", "edge-01/web", "stopped")
+	w.must(t, "ct", "start", "edge-01/web")
+	if out := w.must(t, "exec", "edge-01/web", "--", "cat", "/etc/pushed"); out != "pushed to a stopped one\n" {
+		t.Errorf("the container says %q", out)
+	}
+	w.must(t, "backup", "create", "edge-01/web", "running")
+	for _, from := range []string{"stopped", "running"} {
+		w.must(t, "backup", "restore", "edge-01/"+from, "--from", from)
+		if out := w.must(t, "pull", "edge-01/"+from+":/etc/motto", "-") + w.must(t, "ct", "config", "get", "edge-01/"+from, "rootfs"); out != "made of layerscopy\n" {
+			t.Errorf("the restored container has %q", out)
+		}
 	}
 	archive := w.path("web.image")
 	h.local(t, "image", "export", ref, archive, "--runtime", "lxc").exits(t, 0)

@@ -30,6 +30,9 @@ func TestContainerMove(t *testing.T) {
 			}
 			was, is := identity(from), show[ct](t, w, "ct", "show", from)
 			w.cli(t, "ct", "move", from, "edge-02").exits(t, 4, "--yes")
+			if r := w.cli(t, "ct", "move", from, "edge-02", "--dry-run", "-o", "json").exits(t, 0); !strings.Contains(r.stdout, `"bytes":`) || strings.Contains(r.stderr, "is not known") {
+				t.Errorf("what it takes, and the room for it, is not looked at: %s%s", r.stdout, r.stderr)
+			}
 			w.must(t, "ct", "move", from, "edge-02", "--yes")
 			if now := identity(to); now != was {
 				t.Errorf("it was\n%s\nand is\n%s", was, now)

@@ -20,7 +20,7 @@ import (
 
 // TestContainerNames: containers of a network find each other by name, of LXC and of podman
 // alike, while they run and by the name that they have. Those of other networks neither find
-// them nor may ask. Servers that are killed are back, and with the agent they are gone.
+// them nor may ask. What asks by DHCP is told its address. Servers that are killed are back, and with the agent they are gone.
 func TestContainerNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -72,16 +72,23 @@ func TestContainerNames(t *testing.T) {
 			t.Errorf("from another network, %q is told %s", argv, got)
 		}
 	}
-	served := func(network string) (all []string) {
+	// What asks by DHCP, as the programs of most images do, is told what it has.
+	for _, name := range []string{"web", "spy"} {
+		says(name, "lease of "+address[name]+" obtained", "udhcpc", "-i", "eth0", "-n", "-q", "-s", "/bin/true")
+	}
+	served := func(kind, network string) (all []string) {
 		t.Helper()
 		for _, p := range show[[]api.NetworkPart](t, w, "net", "show", "edge-01", network) {
-			if p.Kind == "names" {
+			if p.Kind == kind {
 				all = append(all, p.Name+" "+p.Detail)
 			}
 		}
 		return all
 	}
-	if got := served(h.bridge); len(got) != 1 || !strings.HasPrefix(got[0], gateway+" served by dnsmasq, process ") {
+	if got := served("dhcp", h.bridge); len(got) != 1 || !strings.HasPrefix(got[0], h.bridge+" served by dnsmasq, process ") {
+		t.Errorf("net show names these servers of DHCP: %q", got)
+	}
+	if got := served("names", h.bridge); len(got) != 1 || !strings.HasPrefix(got[0], gateway+" served by dnsmasq, process ") {
 		t.Errorf("net show names these servers: %q", got)
 	}
 
@@ -119,8 +126,8 @@ func TestContainerNames(t *testing.T) {
 
 	servers := func() []int { return h.children(t, h.agent.cmd.Process.Pid, "dnsmasq") }
 	first := servers()
-	if len(first) != 2 {
-		t.Fatalf("two networks have the servers %v", first)
+	if len(first) != 4 {
+		t.Fatalf("two networks have the servers of names and of DHCP %v", first)
 	}
 	for _, pid := range first {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -129,6 +136,7 @@ func TestContainerNames(t *testing.T) {
 	}
 	leads("db", "web.hostler", address["web"])
 	leads("spy", "spy.hostler", address["spy"])
+	says("spy", "lease of "+address["spy"]+" obtained", "udhcpc", "-i", "eth0", "-n", "-q", "-s", "/bin/true")
 	last := servers()
 	if slices.ContainsFunc(last, func(pid int) bool { return slices.Contains(first, pid) }) {
 		t.Errorf("the servers %v were killed, and are %v", first, last)

@@ -21,6 +21,7 @@ import (
 // The transcript of README.md is run here, line by line, and what is printed
 // must be what is run. It is written as a user sees it:
 //
+//   - Each line of a block "sh" is typed at the operator's terminal, and prints nothing.
 //   - A line "$ COMMAND" is typed at the operator's terminal, "NAME# COMMAND" at
 //     that of the machine NAME; lines beginning with "> " go on with it. Each
 //     terminal is one bash, all of them in one directory.
@@ -108,7 +109,7 @@ func transcriptOf(t testing.TB, text string) ([]step, map[string]*value) {
 	inside := ""
 	for i, line := range strings.Split(text, "\n") {
 		switch {
-		case line == "```console" || line == "<!-- values":
+		case line == "```console" || line == "```sh" || line == "<!-- values":
 			inside = line
 		case line == "```" || line == "-->":
 			inside = ""
@@ -118,6 +119,8 @@ func transcriptOf(t testing.TB, text string) ([]step, map[string]*value) {
 				t.Fatalf("README.md:%d: no VALUE = REGEXP", i+1)
 			}
 			values[name] = &value{expr: regexp.MustCompile("(?:" + expr + ")").String()}
+		case inside == "```sh": // for the operator's terminal, and without a word
+			steps = append(steps, step{line: i + 1, terminal: "$", command: line})
 		case inside == "```console":
 			steps = readStep(t, steps, i+1, line)
 		}

@@ -378,7 +378,7 @@ func TestPushToAHostWithoutRoom(t *testing.T) {
 	if err := unix.Statfs(d.dir, &st); err != nil {
 		t.Fatal(err)
 	}
-	kept := int64(st.Blocks) * st.Bsize / 4 // what no input may take
+	kept := int64(st.Blocks-st.Bfree+st.Bavail) * st.Bsize / 4 // what no input may take
 	w.tool(t, "fallocate", "-l", fmt.Sprint(int64(st.Bavail)*st.Bsize-kept-4<<20), ballast)
 	w.cli(t, "push", large, "edge-01:"+there).exits(t, 1, "its input did not arrive: not enough room on the disk")
 	if left := entries(t, h.path("inputs")); len(left) > 0 || read(t, there) != "what was there before" {

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"archive/tar"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,12 +15,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
+	"github.com/hostler-io/hostler/image/imagetest"
 	"github.com/hostler-io/hostler/internal/podmantest"
 )
 
@@ -48,6 +51,18 @@ func (w *world) awaitLease(t testing.TB, what string, ok func(api.Lease) bool) a
 		return len(lines) > 0 && json.Unmarshal([]byte(lines[len(lines)-1]), &found) == nil && ok(found)
 	})
 	return found
+}
+
+// pulseImage makes an image of the program that has a copy tell, every 10 ms, that it runs.
+func (w *world) pulseImage(t testing.TB, program string) string {
+	t.Helper()
+	var system []imagetest.Entry
+	for _, dir := range []string{"proc", "sys", "dev", "etc", "run", "tmp", "beats"} {
+		system = append(system, imagetest.Entry{Header: tar.Header{Name: dir + "/", Typeflag: tar.TypeDir, Mode: 0o755}})
+	}
+	system = append(system, imagetest.Entry{Header: tar.Header{Name: "pulse", Mode: 0o755}, Content: read(t, program)})
+	write(t, w.path("pulse.tar"), string(imagetest.Layer(t, system...)))
+	return "file:" + w.path("pulse.tar")
 }
 
 // placed waits until the unique container runs on a host, on which it may not be yet.
@@ -80,6 +95,21 @@ func (w *world) moves(t testing.TB, from, to, reason string) {
 		w.must(t, "action", "wait", waits[1])
 	}
 	t.Fatalf("an action of %s ends, and is still waited for", from)
+}
+
+// settled waits until the coordinator has taken the end of the action that made the only
+// unique container on a host. Before that the container does not leave the host, and no plan
+// names it.
+func (w *world) settled(t testing.TB, host string) {
+	t.Helper()
+	all := show[[]api.Action](t, w, "action", "ls", host)
+	i := slices.IndexFunc(all, func(a api.Action) bool { return a.Kind == "container.create" })
+	if i < 0 {
+		t.Fatalf("host %s has created nothing: %+v", host, all)
+	}
+	w.must(t, "action", "wait", all[i].ID)
+	made := w.action(t, all[i].ID)
+	w.awaitLease(t, "the end of its creation is taken", func(l api.Lease) bool { return made.EndedAt != nil && !l.ChangedAt.Before(*made.EndedAt) })
 }
 
 // alive reports whether a process is there, as more than a zombie.
@@ -137,11 +167,12 @@ func told(t testing.TB, init int, epoch string) {
 
 // TestUniqueInPodman: a container of podman is unique as one of LXC is. When its host hears no
 // coordinator, it is dead before the lease can be over for anybody; nobody starts it by
-// hand; and it runs again when the coordinator is back.
+// hand; and it runs again when the coordinator is back. The death of its monitor is its death,
+// also while the agent is stopped.
 func TestUniqueInPodman(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[lease]\nttl_seconds = 15\nkill_seconds = 2\nmargin_seconds = 1\n")
+	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[lease]\nmin_self_fence = \"guard\"\nttl_seconds = 15\nkill_seconds = 2\nmargin_seconds = 1\n")
 	w.coordinator.end(t, term)
 	w.startCoordinator(t)
 	s := podmantest.Start(t)
@@ -157,6 +188,7 @@ func TestUniqueInPodman(t *testing.T) {
 		t.Fatalf("%+v", first)
 	}
 	initOf := func() int {
+		s.Podman(t, "wait", "--condition", "running", "db") // its event may come before its number is shown
 		pid, err := strconv.Atoi(s.Podman(t, "inspect", "--format", "{{.State.Pid}}", "db"))
 		if err != nil {
 			t.Fatal(err)
@@ -167,6 +199,17 @@ func TestUniqueInPodman(t *testing.T) {
 	told(t, pid, first.Epoch)
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+
+	monitorDies(t, h, s, fd)
+	for end, old := time.Now().Add(time.Minute), pid; pid == old || pid == 0; pid = initOf() { // podman itself is waited for
+		if time.Now().After(end) {
+			t.Fatal("it is not started again when its monitor has died")
+		}
+	}
+	if fd, err = unix.PidfdOpen(pid, 0); err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
@@ -193,13 +236,31 @@ func TestUniqueInPodman(t *testing.T) {
 	}
 }
 
+// monitorDies kills the monitor of the container db of podman, while the agent is stopped. What
+// runs in the container, whose first process is given, is dead long before its lease ends.
+func monitorDies(t *testing.T, h *host, s *podmantest.Service, init int) {
+	t.Helper()
+	monitor, err := strconv.Atoi(s.Podman(t, "inspect", "--format", "{{.State.ConmonPid}}", "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.agent.signal(t, syscall.SIGSTOP)
+	if err := unix.Kill(monitor, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(init), Events: unix.POLLIN}}, 3_000); n != 1 {
+		t.Errorf("it outlives its monitor for 3 s: %v", err)
+	}
+	h.agent.signal(t, syscall.SIGCONT)
+}
+
 // TestUniqueMoves: a unique container runs on one host. When the agent of that is dead, the
 // guard kills it at the end of the lease, and only then another host starts it, under a
 // higher epoch. The first host, when it is back, does not start its old copy.
 func TestUniqueMoves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[lease]\nttl_seconds = 15\nkill_seconds = 2\nmargin_seconds = 1\n")
+	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[lease]\nmin_self_fence = \"guard\"\nttl_seconds = 15\nkill_seconds = 2\nmargin_seconds = 1\n")
 	w.coordinator.end(t, term)
 	w.startCoordinator(t)
 	a, b := w.newHost(t, "edge-01", false), w.newHost(t, "edge-02", false)
@@ -266,12 +327,16 @@ func TestUniqueMoves(t *testing.T) {
 	}
 	w.container(t, "edge-02/db", "runs again", func(c ct) bool { return c.State == "running" })
 
+	w.settled(t, "edge-02")
+
 	// What can leave a drained host starts on another one, and what is in its way is said.
 	w.must(t, "placement", "set", "db", "-l", "host=edge-02")
 	w.must(t, "host", "drain", "edge-02")
-	if out := w.cli(t, "placement", "plan").exits(t, 10).stdout; !strings.Contains(out, "edge-01: it wants host edge-02") {
-		t.Errorf("hostler placement plan: %s", out)
-	}
+	plan := w.start(t, "hostler", "placement", "plan", "--watch")
+	until(t, &plan.out.change, "edge-01 has told what it has, and db wants another host", func() bool {
+		return strings.Contains(plan.out.String(), "edge-01: it wants host edge-02")
+	})
+	plan.end(t, kill)
 	w.must(t, "placement", "set", "db")
 	w.awaitLease(t, "edge-01 holds it", func(l api.Lease) bool { return l.Host == "edge-01" && l.Phase == "held" })
 	w.container(t, "edge-01/db", "runs", func(c ct) bool { return c.State == "running" })
@@ -298,6 +363,35 @@ func TestUniqueMoves(t *testing.T) {
 		t.Errorf("first %+v, then %+v", third, fourth)
 	}
 	told(t, b.initPID(t, "db"), fourth.Epoch)
+
+	// What starts after it waits until its host tells that it runs, and stays where it runs.
 	w.must(t, "ct", "stop", "edge-02/db")
-	w.must(t, "ct", "rm", "edge-02/db", "--yes")
+	w.container(t, "edge-02/db", "is stopped", func(c ct) bool { return c.State == "stopped" })
+	web := []string{"ct", "create", "--place", "-l", "host=edge-01", "web", "--template", "busybox", "--class", "unique", "--data", "none", "--after", "db", "--start"}
+	w.cli(t, web...).exits(t, 1, "it waits for db, after which it starts")
+	w.must(t, "ct", "start", "edge-02/db")
+	w.container(t, "edge-02/db", "runs", func(c ct) bool { return c.State == "running" })
+	for end := time.Now().Add(patience); ; elapse(t, 100*time.Millisecond) { // what starts after it waits for the newest inventory of its host
+		r := w.cli(t, web...)
+		if r.code == 0 {
+			break
+		}
+		if r.exits(t, 1, "it waits for db, after which it starts"); time.Now().After(end) {
+			t.Fatal("db runs, and web waits for it")
+		}
+	}
+	w.container(t, "edge-01/web", "runs", func(c ct) bool { return c.State == "running" })
+	w.cli(t, "placement", "set", "db", "--after", "web").exits(t, 2, "--after: none of these would ever start: db starts after web starts after db")
+	w.must(t, "ct", "stop", "edge-02/db")
+	w.container(t, "edge-02/db", "is stopped", func(c ct) bool { return c.State == "stopped" })
+	w.must(t, "placement", "set", "web", "--after", "db")
+	w.must(t, "host", "drain", "edge-01")
+	if out := w.cli(t, "placement", "plan").exits(t, 10).stdout; !strings.Contains(out, "it waits for db, after which it starts") {
+		t.Errorf("hostler placement plan: %s", out)
+	}
+	w.must(t, "host", "undrain", "edge-01")
+	for _, name := range []string{"edge-02/db", "edge-01/web"} {
+		w.must(t, "ct", "stop", name)
+		w.must(t, "ct", "rm", name, "--yes")
+	}
 }

@@ -84,7 +84,7 @@ const (
 // come from a thousand hosts at once. Each host waits for the receipt of one before it
 // sends the next. What they sign is signed meanwhile, by the other process.
 func (b thousand) heartbeats(ctx context.Context) error {
-	return b.ofMany(ctx, manyHosts, func(f *fleet, s *swarmProcess) error {
+	return b.ofMany(ctx, manyHosts, asIs, func(f *fleet, s *swarmProcess) error {
 		if _, err := s.say("work"); err != nil {
 			return err
 		}

@@ -123,6 +123,7 @@ var parts = map[string]step{
 	"rest":      func(b *bench, ctx context.Context) error { return crowds{b}.atRest(ctx) },
 	"influx":    func(b *bench, ctx context.Context) error { return inside{b}.writes(ctx) },
 	"fleet":     func(b *bench, ctx context.Context) error { return large{b}.measure(ctx) },
+	"lease":     func(b *bench, ctx context.Context) error { return large{b}.leases(ctx) },
 	"takeover":  func(b *bench, ctx context.Context) error { return takeover{b}.measure(ctx) },
 	"beat":      func(b *bench, ctx context.Context) error { return thousand{b}.heartbeats(ctx) },
 }

@@ -44,6 +44,7 @@ type fleet struct {
 	podman     bool // the host has podman, too
 	// What is added to the files of the coordinator, and of each host.
 	coordinatorToo, hostToo string
+	unique                  bool // each host that is made known holds unique work
 
 	coordinator, agent int // process ids
 }

@@ -26,17 +26,46 @@ const (
 type large struct{ *bench }
 
 func (b large) measure(ctx context.Context) error {
-	if err := b.live(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{b.live, b.leases, b.storms} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	return b.storms(ctx)
+	return nil
+}
+
+// leases measures what of one processor a coordinator takes while each of its hosts holds
+// unique work and sends leases, a third of what a grant is good for apart, and nothing else.
+func (b large) leases(ctx context.Context) error {
+	holds := func(f *fleet) { f.unique = true }
+	return thousand(b).ofMany(ctx, largeHosts, holds, func(f *fleet, s *swarmProcess) error {
+		fmt.Fprintln(b.talk, "measuring lease_cost_pct")
+		for _, line := range []string{"work", "rest " + leaseEvery.String()} {
+			if _, err := s.say(line); err != nil {
+				return err
+			}
+		}
+		before, _, err := cpu(f.coordinator)
+		if err != nil {
+			return err
+		}
+		if _, err := s.say("rest " + liveFor.String()); err != nil {
+			return err
+		}
+		after, _, err := cpu(f.coordinator)
+		if err != nil {
+			return err
+		}
+		b.report.figures = append(b.report.figures, row{name: "lease_cost_pct", unit: "%", target: 10}.figure((after-before)/ms(liveFor)*100, floors{}))
+		return nil
+	})
 }
 
 // live measures what a coordinator takes while its hosts live, and how long a change takes
 // until the coordinator holds it durably. The processor time is a share of all processors;
 // the memory is that at the end.
 func (b large) live(ctx context.Context) error {
-	return thousand(b).ofMany(ctx, largeHosts, func(f *fleet, s *swarmProcess) error {
+	return thousand(b).ofMany(ctx, largeHosts, asIs, func(f *fleet, s *swarmProcess) error {
 		fmt.Fprintln(b.talk, "measuring hosts10k_cpu_pct")
 		for _, line := range []string{"work", "beat 1"} {
 			if _, err := s.say(line); err != nil {
@@ -172,6 +201,13 @@ func (s *swarm) live(ctx context.Context, last time.Duration) (time.Duration, er
 		return 0, fmt.Errorf("no change was receipted within %s", last)
 	}
 	return time.Duration(percentile(took, 99) * float64(time.Second)), nil
+}
+
+// rest has all workers send leases, and nothing else, for a time.
+func (s *swarm) rest(ctx context.Context, last time.Duration) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, last)
+	defer cancel()
+	return last, s.inTurn(ctx, leaseEvery, 1, func(w *worker) error { return w.lease() })
 }
 
 // inTurn does something with each nth worker once in a period, evenly spread over it,

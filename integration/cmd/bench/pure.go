@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostler-io/hostler/placement"
@@ -112,9 +115,9 @@ const (
 // plays measures how many hours of hosts package sim plays in a second. It has no goal: the
 // note tells what bounds it, which is one processor, that plays event after event.
 func (b inside) plays(context.Context) error {
-	w := sim.World{Seed: 1, Timing: unique.Default(), Min: unique.FenceGuard, Latency: 100 * time.Millisecond, Until: playedTime}
+	w := sim.World{Seed: 1, Timing: unique.Default(), Min: unique.FenceReboot, Latency: 100 * time.Millisecond, Until: playedTime}
 	for i := range playedHosts {
-		w.Hosts = append(w.Hosts, sim.Host{Name: fmt.Sprintf("h%06d", i), Has: placement.Size{CPU: 8000, Memory: 8 << 30}, Fence: unique.FenceGuard})
+		w.Hosts = append(w.Hosts, sim.Host{Name: fmt.Sprintf("h%06d", i), Has: placement.Size{CPU: 8000, Memory: 8 << 30}, Fence: unique.FenceReboot})
 	}
 	for i := range playedLoads {
 		w.Workloads = append(w.Workloads, sim.Workload{Name: fmt.Sprintf("w%02d", i), On: w.Hosts[i].Name, Size: placement.Size{CPU: 500, Memory: 256 << 20}})
@@ -143,5 +146,33 @@ func (b inside) plays(context.Context) error {
 	}
 	b.report.notes = append(b.report.notes, fmt.Sprintf("sim_host_hours_per_s: %d hosts and %d workloads for %s of their time; %s events a second, by %s processors.",
 		playedHosts, playedLoads, playedTime, number(percentile(events, 50)), number(percentile(used, 50))))
-	return nil
+	return b.schedules()
+}
+
+// chances is how many schedules are played; their time is multiplied by tenfold.
+const chances, tenfold = 10_000, 10
+
+// schedules measures how long 100,000 schedules of faults take on all processors, from the
+// time of a tenth of them.
+func (b inside) schedules() error {
+	return b.middle([]row{{name: "sim_100k_schedules_s", unit: "s", target: 60}}, func() ([]float64, error) {
+		var next atomic.Uint64
+		var bad error
+		var mu sync.Mutex
+		var workers sync.WaitGroup
+		begin := time.Now()
+		for range runtime.GOMAXPROCS(0) {
+			workers.Go(func() {
+				for seed := next.Add(1); seed <= chances; seed = next.Add(1) {
+					if got := sim.Run(sim.Schedule(seed)); len(got.Violations) > 0 {
+						mu.Lock()
+						bad = fmt.Errorf("schedule %d: %v", seed, got.Violations)
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		workers.Wait()
+		return []float64{tenfold * time.Since(begin).Seconds()}, bad
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 	"github.com/hostler-io/hostler/protocol/san"
+	"github.com/hostler-io/hostler/unique"
 )
 
 // stormHosts is how many agents come back at once, as after an outage of the
@@ -86,7 +88,7 @@ func (f *fleet) populate(ctx context.Context, n int, keys string) error {
 		return err
 	}
 	s := swarm{Address: f.mqtt, Root: ca.Certificate(), Hosts: make([]swarmHost, n)}
-	known := make([]core.Host, n)
+	known, held := make([]core.Host, n), make([]core.Workload, n)
 	if keys != "" {
 		if err := os.Mkdir(keys, 0o700); err != nil {
 			return err
@@ -97,6 +99,10 @@ func (f *fleet) populate(ctx context.Context, n int, keys string) error {
 	for i := range n {
 		g.Go(func() (err error) {
 			known[i], s.Hosts[i], err = newSwarmHost(protocol.HostID(fmt.Sprintf("edge-%04d", i)), code, ca, keys)
+			if f.unique {
+				held[i] = uniqueOn(known[i].ID, i)
+				s.Hosts[i].Held = []protocol.LeaseHeld{{CTID: held[i].CTID, Epoch: held[i].Epoch, Running: true}}
+			}
 			return err
 		})
 	}
@@ -108,8 +114,12 @@ func (f *fleet) populate(ctx context.Context, n int, keys string) error {
 		return err
 	}
 	err = store.Update(ctx, func(tx core.Tx) error {
-		for _, h := range known {
-			if err := tx.Hosts.Put(h); err != nil {
+		for i, h := range known {
+			err := tx.Hosts.Put(h)
+			if f.unique {
+				err = errors.Join(err, tx.Workloads.Put(held[i]))
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -123,6 +133,17 @@ func (f *fleet) populate(ctx context.Context, n int, keys string) error {
 		return err
 	}
 	return os.WriteFile(f.path("swarm.json"), b, 0o600)
+}
+
+// uniqueOn is the unique workload of number i, which a host holds.
+func uniqueOn(host protocol.HostID, i int) core.Workload {
+	w := unique.Workload{
+		Name: protocol.ContainerName(fmt.Sprintf("u%d", i)), Host: host, Phase: unique.Held, Data: unique.DataNone,
+		Epoch: protocol.Epoch{Term: protocol.Term{Ring: 1, Counter: 1}, Counter: 1},
+	}
+	w.CTID = protocol.CTID{6: 0x70, 8: 0x80} // the form of an id
+	binary.BigEndian.PutUint32(w.CTID[12:], uint32(i))
+	return core.Workload{Workload: w}
 }
 
 // newSwarmHost makes one host: its keys, its certificate, and what it says when

@@ -49,6 +49,8 @@ type swarmHost struct {
 	Fleet    protocol.FleetName
 	Store    protocol.StoreID
 	Inst     protocol.Nonce
+	// Held is the unique work that it runs.
+	Held []protocol.LeaseHeld
 
 	pair tls.Certificate
 }
@@ -62,8 +64,8 @@ const (
 
 // serveSwarm does with the hosts of a file what each line says that comes in, and answers
 // with the seconds that it took: "connect WINDOW" has all connect anew, each at its moment
-// of that time, "work" has them stay, "beat N" has those send N heartbeats each, and "live
-// TIME" has them live so long as hosts do.
+// of that time, "work" has them stay, "beat N" has those send N heartbeats each, "live
+// TIME" has them live so long as hosts do, and "rest TIME" has them send leases alone.
 func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -101,6 +103,9 @@ func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Wri
 		case "live":
 			last, _ := time.ParseDuration(given) // likewise
 			took, err = s.live(ctx, last)
+		case "rest":
+			last, _ := time.ParseDuration(given) // likewise
+			took, err = s.rest(ctx, last)
 		default:
 			window, _ := time.ParseDuration(given) // likewise
 			took, err = s.connect(ctx, rounds, window)

@@ -89,7 +89,7 @@ func (b takeover) measure(ctx context.Context) error {
 // makeDevices prepares a fleet with short leases and a program of fence devices.
 func makeDevices(_ context.Context, f *fleet) error {
 	agents := f.path("agents")
-	f.coordinatorToo = fmt.Sprintf("[lease]\nttl_seconds = %d\nkill_seconds = %d\nmargin_seconds = %d\n[fence]\ngrace_seconds = 1\nreconnect_seconds = 2\nagents_dir = %q\nsecrets_dir = %q\n",
+	f.coordinatorToo = fmt.Sprintf("[lease]\nmin_self_fence = \"guard\"\nttl_seconds = %d\nkill_seconds = %d\nmargin_seconds = %d\n[fence]\ngrace_seconds = 1\nreconnect_seconds = 2\nagents_dir = %q\nsecrets_dir = %q\n",
 		leaseTTL, leaseKill, leaseMargin, agents, agents)
 	f.hostToo = "[unique]\nguard = true\npausable = \"no\"\n"
 	if err := os.Mkdir(agents, 0o755); err != nil {

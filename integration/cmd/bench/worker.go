@@ -29,7 +29,7 @@ type thousand struct{ *bench }
 // that asks for it until it has every result. The hosts are simulated by one other
 // process; what they sign is signed then.
 func (b thousand) runMany(ctx context.Context) error {
-	return b.ofMany(ctx, manyHosts, func(f *fleet, s *swarmProcess) error {
+	return b.ofMany(ctx, manyHosts, asIs, func(f *fleet, s *swarmProcess) error {
 		want := row{name: "run_1000_hosts_s", unit: "s", target: 3, floor: floors.many}
 		return b.best(ctx, []row{want}, func() ([]float64, error) {
 			if _, err := s.say("work"); err != nil {
@@ -48,13 +48,14 @@ func (b thousand) runMany(ctx context.Context) error {
 }
 
 // ofMany has something measured on a coordinator of its own with n hosts, which are
-// simulated by one other process.
-func (b thousand) ofMany(ctx context.Context, n int, do func(*fleet, *swarmProcess) error) (err error) {
+// simulated by one other process. set changes the fleet before it is made.
+func (b thousand) ofMany(ctx context.Context, n int, set func(*fleet), do func(*fleet, *swarmProcess) error) (err error) {
 	f, err := newFleet(b.fleet.bin)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.close(context.WithoutCancel(ctx))) }()
+	set(f)
 	for _, step := range []func() error{
 		f.configure,
 		func() error { return f.initCoordinator(ctx) },
@@ -75,6 +76,9 @@ func (b thousand) ofMany(ctx context.Context, n int, do func(*fleet, *swarmProce
 	}
 	return errors.Join(do(f, s), s.close())
 }
+
+// asIs leaves a fleet as it is.
+func asIs(*fleet) {}
 
 // allDone fails unless a command's results are those of n hosts that have done it.
 func allDone(out []byte, n int) error {
@@ -213,7 +217,7 @@ func (w *worker) lease() error {
 	defer w.mu.Unlock()
 	w.beat++
 	return w.state(protocol.ChannelLease, protocol.TypeLease, func(hd protocol.Header) any {
-		return protocol.Lease{Header: hd, Number: w.beat, Boot: "bench", Inst: w.Inst}
+		return protocol.Lease{Header: hd, Number: w.beat, Boot: "bench", Inst: w.Inst, Held: w.Held}
 	})
 }
 
