@@ -61,6 +61,7 @@ deps: ## Install the Debian packages that are missing; say what else is
 build: ## Build all programs into bin/
 	CGO_ENABLED=0 $(BUILD) -o bin/ $(addprefix ./cmd/,$(PURE)) ./integration/cmd/roundtrip
 	CGO_ENABLED=1 $(BUILD) -o bin/ ./cmd/hostler-lxc
+	cd integration/s3server && CGO_ENABLED=0 $(BUILD) -o ../../bin/s3server github.com/versity/versitygw/cmd/versitygw
 
 # The programs of the suites that kill at failpoints and set clocks. They are
 # never installed anywhere.
@@ -76,8 +77,8 @@ packages: ## Build the packages for amd64 and look at them
 	$(MAKE) package ARCH=amd64
 	cd packaging && go test -count=1 .
 
-minutes: packages ## Type what README.md has a person type first, on two bare machines with systemd
-	cd packaging && go test -tags heavy -count=1 -timeout 10m -run '^TestFirstTenMinutes$$' -v .
+minutes: packages ## Type what README.md has a person type first, and the tutorial, on two bare machines with systemd
+	cd packaging && go test -tags heavy -count=1 -timeout 15m -run '^(TestFirstTenMinutes|TestTutorial)$$' -v .
 
 demo: deps build ## Show the whole of it on this machine (KEEP=1 leaves it running)
 	@bash scripts/demo.sh
@@ -98,6 +99,7 @@ check: ## Format, vet, staticcheck, tidiness, the rules of the tree, and a build
 	go tool staticcheck -tags $(TAGS),hostlertest ./...
 	go mod tidy -diff
 	cd packaging && go vet -tags heavy . && go mod tidy -diff
+	cd integration/s3server && go mod tidy -diff
 	go test -count=1 ./internal/rules
 	CGO_ENABLED=0 go build $$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(lxc/helper|cmd/hostler-lxc|cmd/barelxc)$$')
 	for f in packaging/deps scripts/*.sh .ci/run; do bash -n "$$f"; done
@@ -133,11 +135,13 @@ clocks: testbuild ## Move the clocks of the programs, and let each write of a da
 	HOSTLER_BIN=$(CURDIR)/bin/test $(TEST) -tags integration,hostlertest -parallel 6 -timeout 40m -run '^(TestAgentIn1970|TestCoordinatorOfAnotherDecade|TestDateStepsUnderCommands|TestSuspend|TestCodesUnderAWrongDate|TestStolenCoordinatorOfAnotherTime|TestBudgetsAndOrderUnderSteps|TestDateBackUnderWaitingOrders)$$' ./integration
 
 heavy: build ## What takes too long for every day
+	@bash packaging/deps heavy
 	go test -tags heavy -count=1 -timeout 60m ./...
-	go test -tags integration,heavy -count=1 -timeout 60m -run '^(TestNothingLeaks|TestManyKillsMidStream|TestRealUnkillable|TestHugeOutput|TestNetworkPushIsSlow|TestHostFillsALargerDisk|TestSessionsOutliveLongOutages|TestSessionsOutliveLongPartitions|TestCoordinatorFillsALargerDisk|TestManySmallCommandsOnASmallDisk)$$' ./integration
+	go test -tags integration,heavy -count=1 -timeout 60m -run '^(TestNothingLeaks|TestManyKillsMidStream|TestRealUnkillable|TestHugeOutput|TestNetworkPushIsSlow|TestHostFillsALargerDisk|TestSessionsOutliveLongOutages|TestSessionsOutliveLongPartitions|TestCoordinatorFillsALargerDisk|TestManySmallCommandsOnASmallDisk|TestWatchdogResetsTheMachine|TestDrainOfTenWorkloads|TestLossThatDoesNotFit|TestUniqueOnAnOldDisk)$$' ./integration
 
-chaos: build ## Play N=1000 schedules of faults from SEED=1 on, then the built programs for FOR=5m
+chaos: build ## Play N=1000 schedules of faults from SEED=1 on and 100,000 in the simulator, then the built programs for FOR=5m
 	TMPDIR=/dev/shm go test -count=1 -timeout 60m ./internal/chaos -seed $(SEED) -seeds $(N)
+	go test -count=1 -timeout 60m -run 'TestNeverTwice|TestFencesByChance' ./sim -seeds 100000
 	go test $(RACE) -count=1 -timeout 20m -run '^TestTwiceAndShuffled$$' ./internal/chaos
 	go test -tags integration -count=1 -timeout 60m -run 'TestHostileTransport|TestNetwork' ./integration -chaos $(FOR)
 

@@ -6,7 +6,8 @@ import "slices"
 // They stand among the features of a host as in "lxc.freeze".
 func Abilities(r Runtime) (words []string) {
 	for word, can := range map[string]bool{
-		"adopt": is[Adopter](r), "clone": is[Cloner](r), "create": is[Creator](r), "hostname": is[Rehoster](r), "freeze": is[Freezer](r), "logs": is[Logger](r), "promote": is[Promoter](r), "rename": is[Renamer](r), "snapshot": is[Snapshotter](r), "unique": is[Holder](r), "upgrade": is[Upgrader](r),
+		"adopt": is[Adopter](r), "clone": is[Cloner](r), "create": is[Creator](r), "hostname": is[Rehoster](r), "freeze": is[Freezer](r), "logs": is[Logger](r), "promote": is[Promoter](r), "rename": is[Renamer](r), "snapshot": is[Snapshotter](r), "overlay": shares(r), "unique": is[Holder](r), "upgrade": is[Upgrader](r),
+		"subvolumes": subvolumes(r),
 	} {
 		if can {
 			words = append(words, word)
@@ -16,7 +17,19 @@ func Abilities(r Runtime) (words []string) {
 	return words
 }
 
+// shares reports whether new containers of an image share its files.
+func shares(r Runtime) bool {
+	s, ok := r.(Sharer)
+	return ok && s.Alone() == ""
+}
+
 func is[T any](r Runtime) bool {
 	_, ok := r.(T)
 	return ok
+}
+
+// subvolumes tells that the file system makes copies of a container's files at once.
+func subvolumes(r Runtime) bool {
+	s, ok := r.(interface{ Subvolumes() bool })
+	return ok && s.Subvolumes()
 }

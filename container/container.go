@@ -257,6 +257,24 @@ type Files struct {
 	// UIDs and GIDs are the maps of its users and groups in the form of
 	// /proc/PID/uid_map; empty is no map.
 	UIDs, GIDs string
+	// Shared tells, of a container that is stopped, that Root is empty until somebody puts its
+	// files over those that it shares; nil if all files are its own.
+	Shared *SharedFiles
+}
+
+// Sharer is a runtime whose containers may share the files of their image.
+type Sharer interface {
+	// Alone returns why new ones do not, as the last Probe has found; empty if they do.
+	Alone() string
+}
+
+// SharedFiles are those of a container that shares the files of its image with others.
+type SharedFiles struct {
+	// Lower is the directory with the files of the image, and Dir that of the container.
+	Lower string `json:"lower"`
+	Dir   string `json:"dir"`
+	// IDs of the host that the users of the container have.
+	IDs IDRange `json:"ids"`
 }
 
 // Event is a change of one container's state.
@@ -290,6 +308,8 @@ type Info struct {
 	Digest string `json:",omitzero"`
 	// Privileged tells that root in the container is root of the host.
 	Privileged bool
+	// Shared tells that it shares the files of its image with others, below what it has changed.
+	Shared bool `json:",omitzero"`
 	// IDs of the host that its users have; none if that is not so, or not known.
 	IDs IDRange `json:",omitzero"`
 }

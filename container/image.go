@@ -37,4 +37,7 @@ type Layer struct {
 	DiffID string
 	// Plain tells that it is a whole tree, in which no name hides anything.
 	Plain bool `json:",omitzero"`
+	// Delta tells that entries of it may stand for paths of the layers below that are gone, as
+	// package rootfs marks them.
+	Delta bool `json:",omitzero"`
 }

@@ -3,6 +3,7 @@
 package dev
 
 import (
+	"context"
 	"net/netip"
 	"path/filepath"
 	"testing"
@@ -104,5 +105,17 @@ func TestPrograms(t *testing.T) {
 		if got := f.program("hostler-agent") + " " + f.program("hostler-run"); got != want {
 			t.Errorf("programs beside %s: %s, want %s", bin, got, want)
 		}
+	}
+}
+
+// TestEnding: who has typed Ctrl-C reads of it, and not of a failure.
+func TestEnding(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	if got := ending(ctx); got != "that failed" {
+		t.Errorf("a failure is told as %q", got)
+	}
+	cancel()
+	if got := ending(ctx); got != "interrupted" {
+		t.Errorf("an interrupt is told as %q", got)
 	}
 }

@@ -59,10 +59,18 @@ func (f *Fleet) Up(ctx context.Context, hosts int) (Status, error) {
 		err = f.populate(ctx, r)
 	}
 	if err != nil {
-		f.cfg.Progress("that failed; taking it down again")
+		f.cfg.Progress(ending(ctx) + "; taking it down again")
 		return Status{}, errors.Join(err, f.down(context.WithoutCancel(ctx)))
 	}
 	return f.Status()
+}
+
+// ending says why a fleet that was begun is not finished.
+func ending(ctx context.Context) string {
+	if ctx.Err() != nil {
+		return "interrupted"
+	}
+	return "that failed"
 }
 
 // check refuses what cannot work, before anything is made.

@@ -46,10 +46,26 @@ func testLog(t *testing.T, f *fixture) {
 		followed <- err
 		w.CloseWithError(io.EOF)
 	}()
-	f.Print(t, spec.Name, "first line")
+	// Podman takes the last lines and begins to follow in two steps, and what is printed
+	// between them does not come: so it is printed until following has begun.
+	begun := make(chan error, 1)
+	go func() { begun <- until(lines, "first line", f.Patience) }()
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
+	for waiting := true; waiting; {
+		f.Print(t, spec.Name, "first line")
+		select {
+		case err := <-begun:
+			if err != nil {
+				t.Errorf("a line does not come to a follower: %v", err)
+			}
+			waiting = false
+		case <-again.C:
+		}
+	}
 	f.Print(t, spec.Name, "second line")
 	if err := until(lines, "second line", f.Patience); err != nil {
-		t.Errorf("who follows it is not told: %v", err)
+		t.Errorf("the line after it does not come to a follower: %v", err)
 	}
 	cancel()
 	go io.Copy(io.Discard, lines)

@@ -37,6 +37,16 @@ func StartTicks(pid int) (int64, error) {
 	return strconv.ParseInt(string(fields[19]), 10, 64)
 }
 
+// Parent returns the pid of the parent of a process. A process that is gone gives
+// fs.ErrNotExist.
+func Parent(pid int) (int, error) {
+	fields, err := Stat(pid)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(fields[1]))
+}
+
 // Stat returns what /proc/PID/stat tells of a process behind its name: its state, its
 // parent, and so on. A process that is gone gives fs.ErrNotExist.
 func Stat(pid int) (fields [][]byte, err error) {
