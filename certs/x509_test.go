@@ -100,7 +100,6 @@ func TestLeaf(t *testing.T) {
 	}
 }
 
-// TestRequestGivesItsKeyAlone asks for the world, and gets a host's leaf.
 // TestNameIsNotTheCommonName holds that a viewer who is called as a host is
 // called, by whatever authority wrote its certificate, is no host.
 func TestNameIsNotTheCommonName(t *testing.T) {
@@ -121,6 +120,7 @@ func TestNameIsNotTheCommonName(t *testing.T) {
 	}
 }
 
+// TestRequestGivesItsKeyAlone asks for the world, and gets a host's leaf.
 func TestRequestGivesItsKeyAlone(t *testing.T) {
 	ca := newAuthority(t)
 	key := ecKey(t, elliptic.P256())

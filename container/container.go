@@ -254,6 +254,9 @@ type Files struct {
 	// InitPID is the container's first process, through which Root leads; 0 if it
 	// is stopped.
 	InitPID int
+	// InitTicks is when that process started, in ticks since boot: its number may be
+	// another process's later.
+	InitTicks int64
 	// UIDs and GIDs are the maps of its users and groups in the form of
 	// /proc/PID/uid_map; empty is no map.
 	UIDs, GIDs string

@@ -394,7 +394,7 @@ func TestCutLogIsSealedNoFurther(t *testing.T) {
 	})
 }
 
-// TestRecordsAndSealsShareNothing: records cost no commit of their own, and
+// TestRecordsCostNoCommit: records cost no commit of their own, and
 // seals one a second.
 func TestRecordsCostNoCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

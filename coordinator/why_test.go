@@ -135,6 +135,27 @@ func TestWhyHasWords(t *testing.T) {
 	})
 }
 
+// TestWhyOfADegradedHost: an order that its host does not take, since its disk is full, waits
+// for the disk. The host has said so in a heartbeat, and answers no question about it.
+func TestWhyOfADegradedHost(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		h.Info.Degraded = "the disk is full: 0 bytes are free"
+		h.Heartbeat()
+		a := propose(t, f, h)
+		order(t, h)
+		synctest.Wait()
+		if w := why(t, f, a.ID); w == nil || w.For != protocol.WaitsDisk || !strings.Contains(w.Text, "accepts nothing new: the disk is full") || w.ToldMS == 0 {
+			t.Errorf("it waits for %+v", w)
+		}
+		h.Info.Degraded = ""
+		h.Heartbeat()
+		synctest.Wait()
+		if w := why(t, f, a.ID); w == nil || w.For != explain.WaitsReceipt {
+			t.Errorf("when the disk has room again it waits for %+v", w)
+		}
+	})
+}
+
 // TestWhyOfOneBehindAnother: who asks about several actions of a host is answered about
 // each, and not only about the first.
 func TestWhyOfOneBehindAnother(t *testing.T) {

@@ -189,7 +189,7 @@ func TestPoliciesOnHangup(t *testing.T) {
 
 	write(t, own, "version = 1\n[[rule]]\nkinds = [\"container.destroy\"]\napprovals = 1\n") // which can be got round
 	w.coordinator.signal(t, hup)
-	w.coordinator.says(t, w.coordinator.talk, "those of before stay in force")
+	w.coordinator.says(t, w.coordinator.talk, "the one before it stays in force")
 	still := w.submit(t, "edge-01", "true")
 	w.state(t, still, "PENDING_APPROVE")
 	if got := w.must(t, "audit", "ls", "-o", "json"); strings.Count(got, `"policies.set"`) != 1 {

@@ -254,6 +254,9 @@ func TestHostDisk(t *testing.T) {
 			if out := w.must(t, "host", "ls"); !regexp.MustCompile(`(?m)^edge-01 +degraded .* {3}\S+ .*disk`).MatchString(out) {
 				t.Errorf("host ls does not say why the host is degraded:\n%s", out)
 			}
+			if out := w.must(t, "why", waits); !strings.Contains(out, "accepts nothing new") || !strings.Contains(out, "disk") {
+				t.Errorf("why does not name the disk:\n%s", out)
+			}
 			if _, err := os.Stat(w.path("witness")); err == nil {
 				t.Error("an order was begun that could not be written down")
 			}

@@ -2,6 +2,7 @@ package lxc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -20,15 +22,21 @@ const maxConfig = 1 << 20
 
 // Files implements container.Filer.
 func (r *Runtime) Files(ctx context.Context, name string) (container.Files, error) {
-	info, err := r.Inspect(ctx, name)
-	if err != nil {
+	var info container.Info
+	ticks, err := rundir.Settled(clock.Boot, func() (_ int, err error) {
+		info, err = r.Inspect(ctx, name)
+		return info.InitPID, err
+	})
+	switch {
+	case errors.Is(err, rundir.ErrUnsettled):
+		return container.Files{}, fmt.Errorf("lxc files %q: %w: %w", name, container.ErrNotRunning, err)
+	case err != nil:
 		return container.Files{}, err
-	}
-	if info.InitPID == 0 {
+	case info.InitPID == 0:
 		return r.stoppedFiles(info)
 	}
 	proc := "/proc/" + strconv.Itoa(info.InitPID)
-	f := container.Files{Root: proc + "/root", InitPID: info.InitPID}
+	f := container.Files{Root: proc + "/root", InitPID: info.InitPID, InitTicks: ticks}
 	for _, m := range []struct {
 		file string
 		to   *string

@@ -20,16 +20,12 @@ type initProcess struct {
 	ticks int64 // its start, as rundir.StartTicks
 }
 
-// tick is the unit of a start time: USER_HZ is 100 on every architecture that Go
-// runs on.
-const tick = 10 * time.Millisecond
-
 // learn notes that pid was the init of a container, as a process said that was
 // asked at that time since boot. A process that is younger may be another one that
 // was given the pid meanwhile, so it is not noted, and its start is not told.
 func (m *inits) learn(name string, pid int, asked time.Duration) initProcess {
-	ticks, err := rundir.StartTicks(pid)
-	if err != nil || time.Duration(ticks+1)*tick > asked {
+	ticks, ok := rundir.StartedBefore(pid, asked)
+	if !ok {
 		return initProcess{pid: pid}
 	}
 	m.mu.Lock()

@@ -2,12 +2,14 @@ package podman
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -19,19 +21,22 @@ var runtimeDirs = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/us
 // Exec implements container.Runtime.
 func (r *Runtime) Exec(ctx context.Context, name string) (s container.Supervisor, err error) {
 	err = r.do(ctx, "exec", name, r.cfg.Query, func(ctx context.Context) error {
-		d, err := r.inspect(ctx, name)
-		if err != nil {
+		var d details
+		ticks, err := rundir.Settled(clock.Boot, func() (_ int, err error) {
+			d, err = r.inspect(ctx, name)
+			return d.info().InitPID, err
+		})
+		switch i := d.info(); {
+		case errors.Is(err, rundir.ErrUnsettled):
+			return fmt.Errorf("%w: %w", container.ErrNotRunning, err)
+		case err != nil:
 			return err
-		}
-		if i := d.info(); i.State != container.StateRunning || i.InitPID == 0 {
+		case i.State != container.StateRunning || i.InitPID == 0:
 			return fmt.Errorf("%w: it is %s", container.ErrNotRunning, i.State)
 		}
-		t := target{ID: d.ID, Name: name, Config: d.OCIConfigPath, InitPID: d.State.PID}
+		t := target{ID: d.ID, Name: name, Config: d.OCIConfigPath, InitPID: d.State.PID, InitTicks: ticks}
 		if t.Program, err = program(d.OCIRuntime); err != nil {
 			return err
-		}
-		if t.InitTicks, err = rundir.StartTicks(t.InitPID); err != nil {
-			return fmt.Errorf("%w: its first process has ended: %w", container.ErrNotRunning, err)
 		}
 		s = container.Supervisor{Argv: r.cfg.Supervisor, Target: t.table()}
 		return nil
@@ -59,11 +64,17 @@ const maxMap = 1 << 20
 // Files implements container.Filer. What a stopped container is made of is put together
 // only while it runs.
 func (r *Runtime) Files(ctx context.Context, name string) (container.Files, error) {
-	info, err := r.Inspect(ctx, name)
-	if err != nil {
+	var info container.Info
+	ticks, err := rundir.Settled(clock.Boot, func() (_ int, err error) {
+		info, err = r.Inspect(ctx, name)
+		return info.InitPID, err
+	})
+	switch {
+	case errors.Is(err, rundir.ErrUnsettled):
+		return container.Files{}, fmt.Errorf("podman files %q: %w: %w", name, container.ErrNotRunning, err)
+	case err != nil:
 		return container.Files{}, err
-	}
-	if info.InitPID == 0 {
+	case info.InitPID == 0:
 		return container.Files{}, fmt.Errorf("podman files %q: %w: its file system is mounted only while it runs; start it", name, container.ErrUnsupported)
 	}
 	proc := "/proc/" + strconv.Itoa(info.InitPID)
@@ -75,5 +86,5 @@ func (r *Runtime) Files(ctx context.Context, name string) (container.Files, erro
 	if err != nil {
 		return container.Files{}, fmt.Errorf("podman files %q: %w: %w", name, container.ErrNotRunning, err)
 	}
-	return container.Files{Root: proc + "/root", InitPID: info.InitPID, UIDs: string(uids), GIDs: string(gids)}, nil
+	return container.Files{Root: proc + "/root", InitPID: info.InitPID, InitTicks: ticks, UIDs: string(uids), GIDs: string(gids)}, nil
 }

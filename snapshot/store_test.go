@@ -79,8 +79,6 @@ func TestInterrupted(t *testing.T) {
 	want{d, "one"}.check(t)
 }
 
-// TestDamaged: a snapshot whose record is damaged is told, is no one to go back to, and
-// can be removed.
 // TestLongRecord: a snapshot whose record could not be read is not made.
 func TestLongRecord(t *testing.T) {
 	d := newDir(t)
@@ -96,6 +94,8 @@ func TestLongRecord(t *testing.T) {
 	}
 }
 
+// TestDamaged: a snapshot whose record is damaged is told, is no one to go back to, and
+// can be removed.
 func TestDamaged(t *testing.T) {
 	for name, content := range map[string]string{"empty": "", "cut": `{"name":"s1","ord`, "none": "-", "other": "{}\n"} {
 		d := newDir(t)

@@ -14,7 +14,6 @@ import (
 	"github.com/hostler-io/hostler/internal/files"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
-	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // Verbs of the program that moves files, which stand behind [Config.Mover].
@@ -102,9 +101,6 @@ func (c *worker) containerFiles(ctx context.Context, p *Move) *actions.Outcome {
 	if errors.Is(err, container.ErrNotFound) {
 		return ends(queue.Step{Event: protocol.EventTargetGone})
 	}
-	if err == nil && f.InitPID != 0 {
-		p.Ticks, err = rundir.StartTicks(f.InitPID)
-	}
 	if err == nil {
 		p.UIDs, err = files.ParseIDMap(f.UIDs)
 	}
@@ -114,6 +110,6 @@ func (c *worker) containerFiles(ctx context.Context, p *Move) *actions.Outcome {
 	if err != nil {
 		return noStart("finding the files of container %q: %s", c.Target.Name, err)
 	}
-	p.Root, p.Init, p.Shared = f.Root, f.InitPID, f.Shared
+	p.Root, p.Init, p.Ticks, p.Shared = f.Root, f.InitPID, f.InitTicks, f.Shared
 	return nil
 }

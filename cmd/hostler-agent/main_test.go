@@ -238,7 +238,6 @@ func TestTerminated(t *testing.T) {
 	}
 }
 
-// TestAlone lets no second agent at the same state.
 // TestReload changes the configuration of an agent that runs. One that cannot be used
 // changes nothing, and a command goes on through all of it.
 func TestReload(t *testing.T) {
@@ -298,6 +297,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// TestAlone lets no second agent at the same state.
 func TestAlone(t *testing.T) {
 	s := newSite(t)
 	s.start(t)

@@ -56,6 +56,9 @@ func serve(ctx context.Context, c config, again loader, log *slog.Logger, out io
 	if err := s.usable(); err != nil {
 		return err
 	}
+	hangup := make(chan os.Signal, 1) // one that comes early waits here, and ends nothing
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	service := daemon.ServiceOf(os.Environ(), os.Getpid())
 	defer context.AfterFunc(ctx, func() { tell(log, service.Stopping()) })()
 	chain, id, held, err := awaitFleet(ctx, c, service, log)
@@ -88,7 +91,7 @@ func serve(ctx context.Context, c config, again loader, log *slog.Logger, out io
 		}
 	}()
 	share := shareOf(openFiles())
-	server := &server{share: share, lobby: share.lobby(), noise: web.NewNoise(log), config: c, again: again, state: s, service: service, waited: held, log: log, trust: newTrust(chain, id, ca, s.keep), commits: func() uint64 { return store.Stats().Commits }}
+	server := &server{share: share, lobby: share.lobby(), noise: web.NewNoise(log), config: c, again: again, hangup: hangup, state: s, service: service, waited: held, log: log, trust: newTrust(chain, id, ca, s.keep), commits: func() uint64 { return store.Stats().Commits }}
 	return server.run(ctx, store, out)
 }
 
@@ -96,6 +99,7 @@ func serve(ctx context.Context, c config, again loader, log *slog.Logger, out io
 type server struct {
 	config  config
 	again   loader // reads the configuration once more
+	hangup  <-chan os.Signal
 	state   state
 	service daemon.Service
 	waited  *durable.Lock // nil if it has not waited for its fleet
@@ -136,10 +140,6 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 	if err != nil {
 		return fmt.Errorf("the API cannot listen at http.listen: %w", err)
 	}
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.coord.Run(ctx) })
 	g.Go(func() error { return s.broker.run(ctx) })
@@ -160,11 +160,14 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 		}
 		return context.Cause(ctx)
 	})
+	fmt.Fprintf(out, "fleet %s: API on https://%s, broker on %s\n", s.trust.Chain().Ring().Name, s.config.HTTP.Addresses[0], s.config.MQTT.Addresses[0])
+	s.log.InfoContext(ctx, "serving", "fleet", s.trust.Chain().Ring().Name, "term", s.coord.Term(), "http", s.config.HTTP.Listen, "mqtt", s.config.MQTT.Listen)
+	s.ready()
 	g.Go(func() error {
 		was := s.config
 		for {
 			select {
-			case <-hangup:
+			case <-s.hangup:
 				tell(s.log, s.service.Reloading())
 				s.reread(ctx, &was)
 				s.ready()
@@ -173,9 +176,6 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 			}
 		}
 	})
-	fmt.Fprintf(out, "fleet %s: API on https://%s, broker on %s\n", s.trust.Chain().Ring().Name, s.config.HTTP.Addresses[0], s.config.MQTT.Addresses[0])
-	s.log.InfoContext(ctx, "serving", "fleet", s.trust.Chain().Ring().Name, "term", s.coord.Term(), "http", s.config.HTTP.Listen, "mqtt", s.config.MQTT.Listen)
-	s.ready()
 	if s.waited != nil {
 		_ = s.waited.Close() // closed again in the end, which is nothing
 	}
@@ -200,8 +200,8 @@ func tell(log *slog.Logger, err error) {
 }
 
 // reread takes the rings into force that init --ring has put beside those that
-// are, and the policies that the configuration names now. Those that cannot be read
-// change nothing. was is the configuration as it was read before.
+// are, and the policies that the configuration names now. A configuration or policies that
+// cannot be used change nothing. was is the configuration as it was read before.
 func (s *server) reread(ctx context.Context, was *config) {
 	by := core.Actor{Name: "signal", Role: core.RoleAdmin}
 	chain, err := s.state.chain()
@@ -212,11 +212,12 @@ func (s *server) reread(ctx context.Context, was *config) {
 		s.log.ErrorContext(ctx, "cannot take the rings of the state directory", "err", err)
 	}
 	c, _, err := s.again()
-	if err == nil {
-		err = s.coord.Policies().Set(ctx, by, s.policies(ctx, &c))
-	}
 	if err != nil {
-		s.log.ErrorContext(ctx, "cannot take the policies; those of before stay in force", "err", err)
+		s.log.ErrorContext(ctx, "the new configuration is refused; the one before it stays in force", "err", err)
+		return
+	}
+	if err := s.coord.Policies().Set(ctx, by, s.policies(ctx, &c)); err != nil {
+		s.log.ErrorContext(ctx, "cannot take the policies; the policies before them stay in force", "err", err)
 		return
 	}
 	taken, _ := settings.Changed(was, &c)

@@ -14,7 +14,8 @@ import (
 )
 
 // TestWaitsForItsFleet starts a coordinator before there is a fleet. It answers what to
-// do, at each step, and serves as soon as it has been done.
+// do, at each step, and serves as soon as it has been done. SIGHUP does not end it
+// meanwhile: it reads its configuration again when it serves.
 func TestWaitsForItsFleet(t *testing.T) {
 	p := newProgram(t, 1)
 	if err := os.Mkdir(string(p.state), 0o700); err != nil {
@@ -67,6 +68,9 @@ func TestWaitsForItsFleet(t *testing.T) {
 			}
 		}
 	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
 	again, _ := p.do(0, "init", "--fleet", p.code())
 	first := make(chan string, 1)
 	go func() { // it is printed before init ends, and waits for its reader
@@ -82,6 +86,7 @@ func TestWaitsForItsFleet(t *testing.T) {
 		t.Errorf("it says %q", line)
 	}
 	says("msg=serving")
+	says("the configuration was read again")
 	stop()
 	if code := <-done; code != 0 {
 		t.Errorf("exit %d after a signal, want 0", code)

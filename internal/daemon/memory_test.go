@@ -1,6 +1,13 @@
 package daemon
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
 
 // TestMemoryIsGivenBack: after the start, after work, and now and then when work never
 // ends; not while nothing was needed, nor while all of it is.
@@ -37,4 +44,37 @@ func looks(n int, first, each memory) []memory {
 		first.allocated += each.allocated
 	}
 	return all
+}
+
+// TestTidyGivesBack: what was needed once goes back to the system soon after.
+func TestTidyGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const much = 128 << 20
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- Tidy(ctx) }()
+		time.Sleep(lookEvery + time.Millisecond) // what the start took
+		b := make([]byte, much)
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+		runtime.KeepAlive(b)
+		before := held()
+		b = nil
+		time.Sleep(3 * lookEvery) // of the bubble
+		if after := held(); after+much/2 > before {
+			t.Errorf("%d bytes are held, %d were", after, before)
+		}
+		stop()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+// held is how much memory of the system's the heap has.
+func held() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapSys - m.HeapReleased
 }

@@ -272,9 +272,7 @@ func swap(t *testing.T, dir, out string) (stop func()) {
 	return func() { close(quit); wg.Wait() }
 }
 
-// TestRace unpacks into a tree whose owner swaps its directories for links that
-// lead out: whatever becomes of it, nothing is written there.
-// Whoever reads what went wrong knows the name that he has given, and no other.
+// TestNamed: an error names what the user has named, and no other name.
 func TestNamed(t *testing.T) {
 	tr, dir := tree(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -387,6 +385,8 @@ func packed(t *testing.T, at string) (text string, sizes []int64, skipped error)
 	return string(all), sizes, skipped
 }
 
+// TestRace unpacks into a tree whose owner swaps its directories for links that
+// lead out: whatever becomes of it, nothing is written there.
 func TestRace(t *testing.T) {
 	tr, dir := tree(t)
 	out := t.TempDir()

@@ -268,7 +268,6 @@ func TestPresentCoordinatorVouchesForThePast(t *testing.T) {
 	}
 }
 
-// TestHostLog has no checkpoint but the last, and many leaves.
 // TestLostByRecovery: a log that goes on behind a backup is whole, and tells what it
 // cannot have as soon as a checkpoint of before shows it: however far it has come since,
 // and also at the very number of a checkpoint of its own.
@@ -295,6 +294,7 @@ func TestLostByRecovery(t *testing.T) {
 	}
 }
 
+// TestHostLog has no checkpoint but the last, and many leaves.
 func TestHostLog(t *testing.T) {
 	l := newLog()
 	for range 2500 {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,6 +36,42 @@ func StartTicks(pid int) (int64, error) {
 		return 0, err
 	}
 	return strconv.ParseInt(string(fields[19]), 10, 64)
+}
+
+// tick is the unit of StartTicks: USER_HZ is 100 on every architecture that Go runs on.
+const tick = 10 * time.Millisecond
+
+// StartedBefore returns StartTicks of a process that had its number already at a time since
+// boot. It reports false for a process that is younger, or gone: the number that another
+// program has told since then may be that of a process which had it before.
+func StartedBefore(pid int, sinceBoot time.Duration) (ticks int64, ok bool) {
+	ticks, err := StartTicks(pid)
+	return ticks, err == nil && time.Duration(ticks+1)*tick <= sinceBoot
+}
+
+// ErrUnsettled means that a process was younger than each question for its number.
+var ErrUnsettled = errors.New("its first process has ended, or another process has its number by now")
+
+// settleTries is how often Settled asks. A container that was just started is older than
+// the second question, which takes longer than a tick.
+const settleTries = 5
+
+// Settled asks another program for the number of a process, and returns the StartTicks of the
+// process that the program has meant. A process that is younger than the question may have
+// got the number after the answer, so Settled asks again. now is the time since boot. The
+// number 0 is no process and ends it.
+func Settled(now func() time.Duration, ask func() (pid int, err error)) (ticks int64, err error) {
+	for range settleTries {
+		asked := now()
+		pid, err := ask()
+		if err != nil || pid == 0 {
+			return 0, err
+		}
+		if ticks, ok := StartedBefore(pid, asked); ok {
+			return ticks, nil
+		}
+	}
+	return 0, ErrUnsettled
 }
 
 // Parent returns the pid of the parent of a process. A process that is gone gives
