@@ -188,8 +188,8 @@ func (h sharing) named() (trees map[string]bool, known bool, err error) {
 	return trees, true, nil
 }
 
-// move gives the directory of a container another place, while nobody looks for the trees that
-// records name.
+// move gives the directory of a container another place. The lock keeps other processes from
+// reading the names of trees in the records meanwhile.
 func (h sharing) move(from, to string, how uint) error {
 	ids, err := lock(h.locks, idLock, h.patience)
 	if err != nil {
@@ -199,8 +199,8 @@ func (h sharing) move(from, to string, how uint) error {
 	return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, how)
 }
 
-// idleTrees are those that no record names, and what is left of half made ones. While a record
-// cannot be read, none is.
+// idleTrees are the trees that no record names, and the remains of trees that were half made.
+// While a record cannot be read, the list is empty.
 func (h sharing) idleTrees() (names []string, err error) {
 	entries, err := os.ReadDir(h.trees)
 	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 {
