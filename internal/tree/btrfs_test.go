@@ -82,7 +82,7 @@ func TestQuota(t *testing.T) {
 	top := btrfstest.Mount(t)
 	dir, plain := filepath.Join(top, "tree"), filepath.Join(top, "plain")
 	must(t, tree.Make(dir, 0o755), os.Mkdir(plain, 0o755))
-	for _, none := range []string{plain, "/proc"} {
+	for _, none := range []string{plain, "/proc", filepath.Join(top, "missing"), "/proc/self/root"} {
 		if _, _, err := tree.Used(none); !errors.Is(err, tree.ErrNoSubvolume) {
 			t.Errorf("of %s: %v", none, err)
 		}
