@@ -172,20 +172,25 @@ func (g *Guard) follow(ctx context.Context, argv []string) (ended <-chan struct{
 		return nil, err
 	}
 	var mu sync.Mutex
-	tell := func(t Table) {
-		mu.Lock()
-		defer mu.Unlock()
+	write := func(t Table) {
 		line, err := json.Marshal(t)
 		if err == nil {
 			_, _ = in.Write(append(line, '\n')) // a process that cannot take it has ended, or ends
 		}
 	}
+	tell := func(t Table) {
+		mu.Lock()
+		defer mu.Unlock()
+		write(t)
+	}
 	done := make(chan struct{})
+	mu.Lock() // a newer table is written behind this one
 	g.mu.Lock()
 	g.watch, g.twin = tell, true
-	now := Table{Holds: slices.Clone(g.holds), Watchdog: g.device}
+	now := Table{Holds: slices.Clone(g.holds), Watchdog: g.device, Reboot: g.boot.state().Ready}
 	g.mu.Unlock()
-	tell(now)
+	write(now)
+	mu.Unlock()
 	go func() { // waited for by the reader of ended
 		defer close(done)
 		_ = cmd.Wait()
