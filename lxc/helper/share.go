@@ -80,17 +80,18 @@ func (h sharing) alone() string {
 
 // sharable returns the name of the tree that a new container of an image shares; empty if it
 // has all files for itself. A privileged one has, for its files may belong to any user, and
-// so has a copy of a container, whose files no other one has.
+// so has what is made from a backup, whose files no other container has: what it changes or
+// removes of a tree would take room twice.
 func (h sharing) sharable(spec container.CreateSpec, img *container.Image) string {
 	if !h.share || spec.Privileged || img.Copy || len(img.Layers) == 0 {
 		return ""
 	}
 	sum := sha256.New()
 	for _, l := range img.Layers {
-		if l.DiffID == "" {
+		if l.DiffID == "" || l.Plain {
 			return ""
 		}
-		fmt.Fprintf(sum, "%s %t\n", l.DiffID, l.Plain)
+		fmt.Fprintln(sum, l.DiffID)
 	}
 	if h.alone() != "" {
 		return ""
