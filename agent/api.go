@@ -243,7 +243,7 @@ func Remembered(ctx context.Context, a *Agent, name string) (containers.Details,
 	if err != nil || d.InitPID == 0 || a.cfg.Limiter == nil {
 		return d, nil, err
 	}
-	effective, err := a.cfg.Limiter.Effective(d.InitPID)
+	effective, err := a.cfg.Limiter.Effective(d.Runtime, string(d.Name), d.InitPID)
 	if err != nil {
 		return d, nil, nil // it has ended just now
 	}

@@ -26,7 +26,7 @@ func (k *kernel) Supported() []limit.Resource {
 
 func (k *kernel) Files(limit.Limits) ([]container.GroupFile, error) { return nil, nil }
 
-func (k *kernel) Limit(init int, l limit.Limits, force bool) error {
+func (k *kernel) Limit(_, _ string, init int, l limit.Limits, force bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if l[limit.Memory] == "1MiB" && !force {
@@ -36,7 +36,7 @@ func (k *kernel) Limit(init int, l limit.Limits, force bool) error {
 	return nil
 }
 
-func (k *kernel) Effective(init int) (limit.Limits, error) {
+func (k *kernel) Effective(_, _ string, init int) (limit.Limits, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.limits[init], nil

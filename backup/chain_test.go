@@ -336,7 +336,7 @@ func TestEncryptedChain(t *testing.T) {
 	}
 }
 
-// TestHostileParents: a manifest of a form that cannot be is refused, whoever has signed it.
+// TestHostileParents: a manifest of an impossible form is refused, even one with a valid signature.
 func TestHostileParents(t *testing.T) {
 	id := identity(t)
 	s := store(t, id)

@@ -63,7 +63,7 @@ func footprintOf(st *unix.Stat_t) (p footprint) {
 	return p
 }
 
-// appendPath adds a path to an index. One that has become too large stays so.
+// appendPath adds a path to an index. To an index that is too large it adds nothing more.
 func appendPath(to []byte, name string, p footprint) []byte {
 	if len(to) > maxIndex {
 		return to
@@ -85,7 +85,7 @@ func encodeIndex(h indexHead, paths []byte) ([]byte, error) {
 	return append(raw, sum[:]...), nil
 }
 
-// decodeIndex reads an index, of which it believes nothing before its digest is right.
+// decodeIndex reads an index. It uses no content before it has checked the digest.
 func decodeIndex(raw []byte) (h indexHead, files map[string]footprint, err error) {
 	rest, ok := bytes.CutPrefix(raw, []byte(indexForm))
 	if !ok || len(rest) < sha256.Size || len(raw) > maxIndex {

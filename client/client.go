@@ -28,7 +28,7 @@ import (
 const maxBody = 64 << 20
 
 // maxTarget bounds the address of a request, in bytes. Agent and coordinator read 16 KiB of
-// headers, and cut the connection of whoever sends more, which looks as if they were away.
+// headers. They cut a connection with longer headers, and then they look unreachable.
 const maxTarget = 12 << 10
 
 // ErrUnreachable tells that no answer came: what was asked may or may not have

@@ -78,7 +78,7 @@ func CheckSnapshot(name string) error {
 //
 // Days and weeks (UTC, from Monday) are counted, not reckoned from now, so a host that was
 // off for a year loses nothing. What a clock that has jumped makes suspicious stays, and
-// takes nobody's place: what is dated after now, or before one that was made earlier.
+// takes the place of no other snapshot: one dated after now, or before one that was made earlier.
 func Surplus(all []Snapshot, days, weeks int, now time.Time) (gone []Snapshot) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, Snapshot.Compare)

@@ -48,18 +48,22 @@ func (f fencingOf) Do(ctx context.Context, host protocol.HostID, spec []byte, be
 	if here, _ := f.c.hosts.Here(host); !here {
 		return a, errors.New("the host is not connected")
 	}
-	if a, err = f.c.actions.ProposeSelf(ctx, host, spec); err != nil {
-		return a, err
+	asked, err := f.c.actions.ProposeSelf(ctx, host, spec)
+	if err != nil {
+		return core.Action{}, err
 	}
-	end := f.c.actions.Follow(a.ID)
+	end := f.c.actions.Follow(asked.ID)
 	defer end.Close()
-	if a, err = f.c.actions.Get(ctx, a.ID); err != nil {
-		return a, err
+	if a, err = f.c.actions.Get(ctx, asked.ID); err == nil {
+		a, err = end.Wait(ctx, a, begins)
 	}
-	if a, err = end.Wait(ctx, a, begins); err != nil || a.State != protocol.StateRunning {
-		return a, err
+	if err == nil && a.State == protocol.StateRunning {
+		a, err = end.Wait(ctx, a, ends-begins)
 	}
-	return end.Wait(ctx, a, ends-begins)
+	if err != nil { // the host may carry the order out
+		return asked, err
+	}
+	return a, nil
 }
 
 // concerns are the alerts about hosts that the rooms of unique workloads and of fencing

@@ -363,3 +363,30 @@ func FuzzTake(f *testing.F) {
 		}
 	})
 }
+
+// TestGroupsOfOthers: the root of a container may make control groups below that of the
+// container, and call them as that of another one. What it puts there is no part of the other
+// container: its death would be waited for in vain, and the machine restarted for it.
+func TestGroupsOfOthers(t *testing.T) {
+	for _, c := range []struct {
+		path, own, group string
+		want             bool
+	}{
+		{"/lxc.payload.web", "/system.slice/a.service", "lxc.payload.web", true},
+		{"/lxc.payload.web/system.slice/x.service", "/system.slice/a.service", "lxc.payload.web", true},
+		{"/machine.slice/libpod-12.scope/container", "/", "libpod-12.scope", true},
+		{"/lxc.payload.evil/lxc.payload.web", "/system.slice/a.service", "lxc.payload.web", false},
+		{"/lxc.payload.evil/x/libpod-12.scope", "/", "libpod-12.scope", false},
+		{"/machine.slice/libpod-34.scope/lxc.payload.web", "/", "lxc.payload.web", false},
+		{"/machine.slice/libpod-conmon-12.scope", "/", "libpod-12.scope", false},
+		{"/system.slice/a.service/hostler.selftest-X", "/system.slice/a.service", "hostler.selftest-X", true},
+		// This host is itself a container, and sees the groups around it.
+		{"/lxc.payload.host/lxc.payload.web", "/lxc.payload.host/system.slice/a.service", "lxc.payload.web", true},
+		{"/lxc.payload.host/lxc.payload.evil/lxc.payload.web", "/lxc.payload.host/system.slice/a.service", "lxc.payload.web", false},
+		{"/lxc.payload.web", "", "lxc.payload.web", true},
+	} {
+		if got := below(c.path, c.own, c.group); got != c.want {
+			t.Errorf("%s in %s, for a guard in %s: %v", c.path, c.group, c.own, got)
+		}
+	}
+}

@@ -40,7 +40,7 @@ type monitor struct {
 }
 
 // Attend kills containers of podman that are held when their monitor is dead, until ctx ends. It
-// asks nobody, so it does so also while the agent is stopped.
+// needs no other process, so it also works while the agent is stopped.
 func (g *Guard) Attend(ctx context.Context) error {
 	known := make(map[string]*monitor) // by group
 	defer func() {

@@ -80,9 +80,45 @@ func in(pid int, group string) bool {
 	if err != nil || !strings.Contains(string(b), group) {
 		return false
 	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 && slices.Contains(strings.Split(f[2], "/"), group) {
+	own := groupsOf(os.Getpid())
+	for hierarchy, path := range groupsOf(pid) {
+		if below(path, own[hierarchy], group) {
 			return true
+		}
+	}
+	return false
+}
+
+// groupsOf are the control groups of a process, by the numbers of their hierarchies.
+func groupsOf(pid int) map[string]string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return nil
+	}
+	all := make(map[string]string)
+	for line := range strings.Lines(string(b)) {
+		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 {
+			all[f[0]] = f[2]
+		}
+	}
+	return all
+}
+
+// below reports whether a path of control groups has such a component, which the host has made:
+// the root of a container may make groups of any name below the group of that container. What
+// the path has in common with the one of this process, own, was made around both.
+func below(path, own, group string) bool {
+	ours := strings.Split(own, "/")
+	for i, part := range strings.Split(path, "/") {
+		if i < len(ours) && ours[i] != part {
+			ours = nil
+		}
+		switch {
+		case part == group:
+			return true
+		case i < len(ours): // of both
+		case strings.HasPrefix(part, "lxc.payload"), strings.HasPrefix(part, podmans) && !strings.HasPrefix(part, podmans+monitorName):
+			return false
 		}
 	}
 	return false
@@ -172,20 +208,25 @@ func (g *Guard) follow(ctx context.Context, argv []string) (ended <-chan struct{
 		return nil, err
 	}
 	var mu sync.Mutex
-	tell := func(t Table) {
-		mu.Lock()
-		defer mu.Unlock()
+	write := func(t Table) {
 		line, err := json.Marshal(t)
 		if err == nil {
 			_, _ = in.Write(append(line, '\n')) // a process that cannot take it has ended, or ends
 		}
 	}
+	tell := func(t Table) {
+		mu.Lock()
+		defer mu.Unlock()
+		write(t)
+	}
 	done := make(chan struct{})
+	mu.Lock() // a newer table is written behind this one
 	g.mu.Lock()
 	g.watch, g.twin = tell, true
-	now := Table{Holds: slices.Clone(g.holds), Watchdog: g.device}
+	now := Table{Holds: slices.Clone(g.holds), Watchdog: g.device, Reboot: g.boot.state().Ready}
 	g.mu.Unlock()
-	tell(now)
+	write(now)
+	mu.Unlock()
 	go func() { // waited for by the reader of ended
 		defer close(done)
 		_ = cmd.Wait()

@@ -2,14 +2,19 @@ package guard
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // key stands for what restarts the machine. A real one is pressed in a machine that a test
@@ -159,4 +164,35 @@ func TestNoKey(t *testing.T) {
 	if text := (Reboot{}).Why(); !strings.Contains(text, "earlier version") {
 		t.Errorf("a guard that restarts nothing: %s", text)
 	}
+}
+
+// TestSecondProcessKnows: a second process that is started while something is held, as when the
+// one before it has died, is told all of the table: also that it restarts the machine.
+func TestSecondProcessKnows(t *testing.T) {
+	k := newKey()
+	g := undying(t, k)
+	table := Table{Holds: []Hold{{ID: "web", Group: "lxc.payload.web", UntilMS: 1 << 60}}, Reboot: true}
+	if _, err := g.Set(table); err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, err := g.follow(ctx, []string{"tee", pipe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := os.Open(pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer told.Close()
+	var got Table
+	if err := json.NewDecoder(told).Decode(&got); err != nil || !reflect.DeepEqual(got, table) {
+		t.Errorf("it is told %+v, %v; want %+v", got, err, table)
+	}
+	cancel()
+	<-ended
 }

@@ -57,7 +57,7 @@ func TestAuditIsTamperedWith(t *testing.T) {
 		t.Fatalf("requests: %+v", records)
 	}
 	n := records[1].N
-	// Who watches is told of what is recorded.
+	// The command that watches the log prints each new record.
 	grown := w.start(t, "hostler", "audit", "verify", "--watch", "-o", "csv", "--no-headers")
 	until(t, &grown.out.change, "it has verified the log", func() bool { return len(grown.out.lines()) == 1 })
 	w.done(t, w.submit(t, "edge-01", "true"))
@@ -90,8 +90,8 @@ func TestAuditIsTamperedWith(t *testing.T) {
 		restore(t, w.path("honest.db"), db)
 	}
 
-	// Whoever cuts records and checkpoints off leaves a log that is whole by
-	// itself. This machine has seen more, and so has the host. Who watches is told, and that is the end.
+	// A log without its last records and checkpoints is whole by itself. This machine has seen
+	// a longer log, and so has the host. The command that watches says so, and ends.
 	tamper(t, db, strings.ReplaceAll(`DELETE FROM seal WHERE n >= N; DELETE FROM audit WHERE n > (SELECT max(n) FROM seal)`, "N", fmt.Sprint(n)))
 	w.startCoordinator(t)
 	got := decode[auditVerdict](t, w.cli(t, "audit", "verify", "--watch", "-o", "json").exits(t, 1).stdout)

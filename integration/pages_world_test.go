@@ -4,7 +4,11 @@ package integration
 
 import (
 	"archive/tar"
+	"crypto"
 	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -190,7 +194,7 @@ func (w *pageWorld) here(t *testing.T) *strings.Replacer {
 		return port
 	}
 	own := fmt.Sprint(os.Getpid()) // the bridges of networks are those of the whole machine
-	key := strings.TrimSpace(w.tool(t, "sh", "-c", "openssl pkey -in "+w.path("edge-01/tls.key")+" -pubout -outform der | openssl dgst -sha256 -binary | base64"))
+	key := publicKeySum(t, w.path("edge-01/tls.key"))
 	return strings.NewReplacer(
 		"/bin/job --all", "/bin/sleep 1000000", "/bin/web, --all", "/bin/sleep, '1000000'", "registry.example/", w.registry+"/",
 		" IMAGE ", " "+w.registry+"/web:3 ", "https://site.example", w.server, "file:/srv/web", "file:"+w.path("root.tar"), "layout.tar", "web.image", " /etc/app:", " "+w.path("app")+":",
@@ -202,4 +206,27 @@ func (w *pageWorld) here(t *testing.T) *strings.Replacer {
 		"10.71.0.0/24", freeSubnet(t).String(), "edge-07 lab", "edge-07 l"+own, "edge-07 back", "edge-07 b"+own, "--network back", "--network b"+own,
 		"key generate releases", "key generate releases --no-passphrase", "partition edge-07 --for 2m", "partition edge-07 --for 10s",
 	)
+}
+
+// publicKeySum is the checksum of the public key of a private one, as curl --pinnedpubkey takes it.
+func publicKeySum(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(b)
+	if block == nil {
+		t.Fatalf("%s is no PEM", path)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.(crypto.Signer).Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(der)
+	return base64.StdEncoding.EncodeToString(sum[:])
 }

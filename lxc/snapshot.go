@@ -38,7 +38,7 @@ func (r *Runtime) shoot(ctx context.Context, op, name string, s container.Snapsh
 }
 
 // Snapshots implements container.Snapshotter. Each of them appears and goes in one step,
-// so nobody has to be asked.
+// so no helper is needed to read them.
 func (r *Runtime) Snapshots(_ context.Context, name string) ([]container.Snapshot, error) {
 	if err := container.CheckReference(name); err != nil {
 		return nil, fmt.Errorf("lxc snapshots: %w: %w", container.ErrNotFound, err)
@@ -53,5 +53,5 @@ func (r *Runtime) Snapshots(_ context.Context, name string) ([]container.Snapsho
 type ground string
 
 // Subvolumes reports whether the files of containers that are made now are subvolumes of
-// btrfs, of which snapshots and clones are made at once and as they are at one moment.
+// btrfs. Their snapshots and clones are made at once, and have the files as they are at one moment.
 func (g ground) Subvolumes() bool { return tree.Subvolumes(string(g)) }

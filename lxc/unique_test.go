@@ -38,8 +38,8 @@ func TestImageIsUnique(t *testing.T) {
 	heard(t, filepath.Join(m.cfg.LXCPath, spec.Name, "rootfs/home/said"), "1.2.3 in 1.2.3\n")
 }
 
-// TestEpochIsShown: whoever asks LXC about a unique container that runs is told its epoch, as by
-// a label that is set at each start.
+// TestEpochIsShown: the programs of LXC show the epoch of a unique container that runs. Each
+// start sets it, as a label would.
 func TestEpochIsShown(t *testing.T) {
 	m := newMachine(t, nil)
 	spec := m.specs()

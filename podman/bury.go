@@ -19,9 +19,9 @@ const exits = "/run/libpod/exits"
 // killed is the exit code of a first process that was killed.
 const killed = "137"
 
-// bury tells podman that a container has ended, in place of its monitor: while nobody does,
-// podman takes one for running whose first process and whose monitor are dead, and neither stops
-// it nor starts it again. It reports whether it has.
+// bury tells podman that a container has ended, in place of its monitor. Until then, podman takes
+// a container for running whose first process and monitor are dead, and neither stops it nor
+// starts it again. bury reports whether it has told podman.
 func (l listed) bury(ctx context.Context, r *Runtime) bool {
 	if s := stateOf(l.State); s != container.StateRunning && s != container.StateStopping || l.PID == 0 || lives(l.PID) {
 		return false

@@ -134,7 +134,7 @@ func (d Dir) Create(ctx context.Context, s container.Snapshot) error {
 		return err
 	}
 	if err := d.fill(ctx, staging, s); err != nil {
-		return errors.Join(fmt.Errorf("snapshot %s: %w", s.Name, err), os.RemoveAll(staging))
+		return errors.Join(fmt.Errorf("snapshot %s: %w", s.Name, err), tree.Remove(staging))
 	}
 	failpoint.Before(failpoint.SnapshotMade)
 	if err := rename(staging, d.at(s.Name), unix.RENAME_NOREPLACE); err != nil {
@@ -212,9 +212,13 @@ func (d Dir) exchange(make func(path string) error) error {
 	}
 	next := filepath.Join(staging, treeDir)
 	if err := make(next); err != nil {
-		return errors.Join(err, os.RemoveAll(staging))
+		return errors.Join(err, tree.Remove(staging))
 	}
 	if err := syncFS(d.Path); err != nil {
+		return err
+	}
+	// The root of the container may have made its files read-only.
+	if err := tree.Unlock(d.Tree); err != nil {
 		return err
 	}
 	failpoint.Before(failpoint.SnapshotRestored)
@@ -225,7 +229,7 @@ func (d Dir) exchange(make func(path string) error) error {
 		return err
 	}
 	failpoint.After(failpoint.SnapshotRestored)
-	return os.RemoveAll(staging)
+	return tree.Remove(staging)
 }
 
 // Remove removes a snapshot, damaged ones too.
@@ -248,7 +252,7 @@ func (d Dir) Remove(name string) error {
 		return err
 	}
 	failpoint.After(failpoint.SnapshotDoomed)
-	return os.RemoveAll(doomed)
+	return tree.Remove(doomed)
 }
 
 // Unfinished are the paths of what was begun and not finished.
@@ -269,7 +273,7 @@ func (d Dir) Unfinished() (all []string, err error) {
 func (d Dir) Sweep() error {
 	all, err := d.Unfinished()
 	for _, path := range all {
-		err = errors.Join(err, os.RemoveAll(path))
+		err = errors.Join(err, tree.Remove(path))
 	}
 	return err
 }

@@ -3,11 +3,14 @@ package snapshot_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/btrfstest"
+	"github.com/hostler-io/hostler/internal/tree"
 	"github.com/hostler-io/hostler/runner/rundir"
 	"github.com/hostler-io/hostler/snapshot"
 )
@@ -55,6 +58,26 @@ func TestRollback(t *testing.T) {
 	}
 	if left, err := d.Unfinished(); err != nil || len(left) > 0 {
 		t.Errorf("it left %q, %v", left, err)
+	}
+}
+
+// TestRollbackReadOnly: the root of a container on btrfs can make its files read-only. That
+// keeps neither a rollback from its end nor a snapshot from its removal.
+func TestRollbackReadOnly(t *testing.T) {
+	top := btrfstest.Mount(t)
+	d := snapshot.Dir{Path: filepath.Join(top, "snapshots"), Tree: filepath.Join(top, "rootfs")}
+	must(t, tree.Make(d.Tree, 0o755), os.WriteFile(filepath.Join(d.Tree, "f"), []byte("one"), 0o644), d.Create(t.Context(), container.Snapshot{Name: "s1", Key: "k"}))
+	for range 2 {
+		must(t, os.WriteFile(filepath.Join(d.Tree, "f"), []byte("two"), 0o644))
+		if out, err := exec.CommandContext(t.Context(), "btrfs", "property", "set", d.Tree, "ro", "true").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		must(t, d.Rollback(t.Context(), "s1"))
+		want{d, "one"}.check(t)
+	}
+	must(t, d.Remove("s1"))
+	if left, err := os.ReadDir(d.Path); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

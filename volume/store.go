@@ -153,7 +153,7 @@ func (s *Store) Fill(name string, nowMS int64, from container.Layer) error {
 		err = s.place(staging, Volume{Name: name, MadeMS: nowMS, Filled: from.DiffID})
 	}
 	if err != nil {
-		return fmt.Errorf("volume %s: %w", name, errors.Join(err, os.RemoveAll(staging)))
+		return fmt.Errorf("volume %s: %w", name, errors.Join(err, tree.Remove(staging)))
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func (s *Store) sweep() error {
 			continue
 		}
 		if strings.HasPrefix(e.Name(), newPrefix) || strings.HasPrefix(e.Name(), gonePrefix) {
-			err = errors.Join(err, os.RemoveAll(s.dir(e.Name())))
+			err = errors.Join(err, tree.Remove(s.dir(e.Name())))
 		}
 	}
 	return err
@@ -296,5 +296,5 @@ func (s *Store) Remove(name string) error {
 		return err
 	}
 	failpoint.After(failpoint.VolumeDoomed)
-	return os.RemoveAll(s.dir(gonePrefix + name))
+	return tree.Remove(s.dir(gonePrefix + name))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/btrfstest"
 	"github.com/hostler-io/hostler/volume"
 )
 
@@ -69,6 +71,28 @@ func TestOwn(t *testing.T) {
 	all, err := s.List()
 	if err != nil || len(all) != 1 || all[0] != (volume.Volume{Name: "data", MadeMS: 7, IDs: second}) {
 		t.Errorf("there are %+v, %v", all, err)
+	}
+}
+
+// TestRemoveReadOnly: a volume on btrfs is removed even if the root of its container has made a
+// read-only subvolume in it. A volume that stays would keep all others from being made.
+func TestRemoveReadOnly(t *testing.T) {
+	s := &volume.Store{Dir: filepath.Join(btrfstest.Mount(t), "volumes")}
+	data, err := s.Ensure("data", 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := filepath.Join(data, "inner")
+	for _, argv := range [][]string{{"btrfs", "subvolume", "create", inner}, {"mkdir", filepath.Join(inner, "x")}, {"btrfs", "property", "set", inner, "ro", "true"}} {
+		if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v: %s", argv, err, out)
+		}
+	}
+	if err := s.Remove("data"); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(s.Dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

@@ -102,11 +102,11 @@ type Limiter interface {
 	// Files are how control groups of a container that is about to be started are to be
 	// written. What they do not keep is left out.
 	Files(limits limit.Limits) ([]container.GroupFile, error)
-	// Limit limits the container of a first process from now on. Unless force, a limit
+	// Limit limits a container with a first process from now on. Unless force, a limit
 	// below what it uses now is an error, and then nothing is changed.
-	Limit(init int, limits limit.Limits, force bool) error
+	Limit(runtime, name string, init int, limits limit.Limits, force bool) error
 	// Effective are the limits that the kernel keeps for it.
-	Effective(init int) (limit.Limits, error)
+	Effective(runtime, name string, init int) (limit.Limits, error)
 }
 
 // Containers are the containers of a host. All of it belongs to the loop, but for

@@ -65,7 +65,7 @@ func (o *operation) limitTo(ctx context.Context, set limit.Limits, force bool) (
 		return queue.Change{}, err
 	}
 	if info.InitPID != 0 {
-		if err := o.cfg.Limiter.Limit(info.InitPID, set, force); err != nil {
+		if err := o.cfg.Limiter.Limit(o.rec.Runtime, string(o.rec.Name), info.InitPID, set, force); err != nil {
 			return queue.Change{}, err
 		}
 	}
@@ -109,5 +109,5 @@ func (o *operation) limited(init int) error {
 	if o.cfg.Limiter == nil || init == 0 || len(o.rec.Settings.Limits) == 0 {
 		return nil
 	}
-	return o.cfg.Limiter.Limit(init, o.rec.Settings.Limits, true)
+	return o.cfg.Limiter.Limit(o.rec.Runtime, string(o.rec.Name), init, o.rec.Settings.Limits, true)
 }

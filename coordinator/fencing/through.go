@@ -19,7 +19,8 @@ import (
 // concurrent use.
 type Hosts interface {
 	// Do has a connected host do an action, and returns it when it has ended; or as it is, if
-	// it has not begun or not ended in time. An error says why the host was not asked.
+	// it has not begun or not ended in time. An error without an action says why the host was
+	// not asked; with one, the host may have been asked, and its answer is not known.
 	Do(ctx context.Context, host protocol.HostID, spec []byte, begins, ends time.Duration) (core.Action, error)
 }
 
@@ -49,8 +50,11 @@ func through(ctx context.Context, r *Room, d *fence.Device, c agents.Call) agent
 	began := r.base.Boot()
 	a, err := r.cfg.Hosts.Do(ctx, d.Via, spec, begins, begins+c.Limit)
 	took := time.Duration(r.base.Boot()-began) * time.Millisecond
-	if err != nil {
+	if err != nil && a.ID.IsZero() {
 		return failed("host %s, which is to ask the device, was not asked: %s", d.Via, err)
+	}
+	if err != nil { // an off may be on its way, so no second one is sent
+		return agents.Result{Outcome: fence.OutcomeTimeout, Text: fmt.Sprintf("what host %s has answered is not known: action %s: %s", d.Via, a.ID, err), Took: took}
 	}
 	res, told := agents.ParseAnswer(a.Detail)
 	switch {

@@ -21,6 +21,7 @@ type gateway struct {
 	*stage
 	away   error                         // why it is not asked
 	become func(verb string) core.Action // nil: it asks the device
+	broken error                         // why it is not known what became of that
 	within []time.Duration
 }
 
@@ -40,7 +41,7 @@ func (g *gateway) Do(ctx context.Context, host protocol.HostID, spec []byte, _, 
 	}
 	if g.become != nil {
 		if out := g.become(a.Verb); out.State != "" {
-			return out, nil
+			return out, g.broken
 		}
 	}
 	res := g.Run(ctx, agents.Call{Verb: a.Verb, Host: a.Host, Plug: a.Plug, Limit: a.Limit()})
@@ -102,6 +103,7 @@ func TestThroughFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		away   error
 		become core.Action
+		broken error
 		says   string
 		offs   int // that were asked for
 	}{
@@ -111,13 +113,14 @@ func TestThroughFails(t *testing.T) {
 		"lost":          {become: core.Action{State: protocol.StateLost, Detail: "ok: so it says"}, says: "is LOST", offs: 1},
 		"cut short":     {become: core.Action{State: protocol.StateFailed, Attempt: 1, Detail: "the agent has ended"}, says: "has not told what the device said", offs: 1},
 		"silent":        {become: core.Action{State: protocol.StateRunning}, says: "has not answered within", offs: 1},
+		"not read":      {become: core.Action{ID: protocol.ActionID{1}, State: protocol.StateNew}, broken: errors.New("no database"), says: "is not known: action", offs: 1},
 		"said nothing":  {become: core.Action{State: protocol.StateDone, Detail: "hello"}, says: "hello", offs: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := withGateway(t)
 				offs := 0
-				g.away, g.become = c.away, func(verb string) core.Action {
+				g.away, g.broken, g.become = c.away, c.broken, func(verb string) core.Action {
 					if verb == "off" {
 						offs++
 					}

@@ -282,7 +282,7 @@ func (r placer) placeFree(ctx context.Context, s *scene) (waiting bool, failed e
 	}
 	all := s.settled()
 	placed := placement.Place(s.hosts, all, r.cfg.Placing.Strategy)
-	// What waits is told of the room that those leave which are placed now.
+	// The reasons of the workloads that wait count the room that is left after these placements.
 	after := withPlaced(all, placed)
 	for _, to := range placed {
 		w := s.of[to.Workload]

@@ -5,5 +5,5 @@
 //
 // Nothing is mounted where other processes see it: a root directory is either a file that
 // is open, or is mounted in a table of mounts that one thread has alone. So nothing has to
-// be unmounted, whoever is killed.
+// be unmounted after any process is killed.
 package layers

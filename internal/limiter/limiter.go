@@ -5,6 +5,7 @@ package limiter
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/hostler-io/hostler/container"
@@ -17,12 +18,13 @@ import (
 // Limiter limits containers of any runtime. It is safe for concurrent use.
 type Limiter struct {
 	supported []limit.Resource
+	lxcPath   string
 }
 
 // New finds out what can be limited here, where the containers of LXC lie in a
 // directory. missing says what cannot, and why.
 func New(lxcPath string) (l Limiter, missing []string) {
-	l.supported = cgroup.Supported()
+	l.supported, l.lxcPath = cgroup.Supported(), lxcPath
 	missing = lacking(l.supported)
 	if err := network.CanShape(); err != nil {
 		missing = append(missing, "limit.net: "+err.Error())
@@ -54,10 +56,10 @@ func (l Limiter) Supported() []limit.Resource { return l.supported }
 // written. What they do not keep is left out.
 func (Limiter) Files(limits limit.Limits) ([]container.GroupFile, error) { return cgroup.Files(limits) }
 
-// Limit limits the container of a first process from now on. Unless force, a limit below
-// what it uses now is an error, and then nothing is changed.
-func (Limiter) Limit(init int, limits limit.Limits, force bool) error {
-	disk, err := newDiskLimit(init, limits, force)
+// Limit limits a container, by its runtime, its name and its first process, from now on. Unless
+// force, a limit below what it uses now is an error, and then nothing is changed.
+func (l Limiter) Limit(runtime, name string, init int, limits limit.Limits, force bool) error {
+	disk, err := newDiskLimit(l.rootOf(runtime, name), limits, force)
 	if err != nil {
 		return err
 	}
@@ -92,8 +94,8 @@ func (Limiter) Limit(init int, limits limit.Limits, force bool) error {
 	return err
 }
 
-// Effective are the limits that the kernel keeps for the container of a first process.
-func (Limiter) Effective(init int) (limit.Limits, error) {
+// Effective are the limits that the kernel keeps for a container.
+func (l Limiter) Effective(runtime, name string, init int) (limit.Limits, error) {
 	g, err := cgroup.Of(init)
 	if err != nil {
 		return nil, err
@@ -105,14 +107,23 @@ func (Limiter) Effective(init int) (limit.Limits, error) {
 	if rate, err := network.Shaped(init); err == nil && rate > 0 {
 		all[limit.Net] = limit.Rate(rate)
 	}
-	if _, most, err := tree.Used(rootOf(init)); err == nil && most > 0 {
-		all[limit.Disk] = limit.Bytes(most)
+	if root := l.rootOf(runtime, name); root != "" {
+		if most, err := tree.Most(root); err == nil && most > 0 {
+			all[limit.Disk] = limit.Bytes(most)
+		}
 	}
 	return all, nil
 }
 
-// rootOf is the root directory of a container, by its first process.
-func rootOf(init int) string { return fmt.Sprintf("/proc/%d/root", init) }
+// rootOf is the root directory of a container as its host has made it; empty if it has none
+// that can be limited. /proc/PID/root is another directory if the root of the container wants
+// that: its first process may have entered a subvolume of the host that is mounted in it.
+func (l Limiter) rootOf(runtime, name string) string {
+	if runtime != string(container.KindLXC) || container.CheckReference(name) != nil {
+		return ""
+	}
+	return filepath.Join(l.lxcPath, name, "rootfs")
+}
 
 // diskLimit is what the files of a container may have at most.
 type diskLimit struct {
@@ -122,18 +133,20 @@ type diskLimit struct {
 }
 
 // newDiskLimit reads the limit and holds it against what the container has.
-func newDiskLimit(init int, limits limit.Limits, force bool) (d diskLimit, err error) {
+func newDiskLimit(root string, limits limit.Limits, force bool) (d diskLimit, err error) {
 	value, ok := limits[limit.Disk]
 	if !ok {
 		return diskLimit{}, nil
 	}
-	d = diskLimit{root: rootOf(init), wanted: value}
+	d = diskLimit{root: root, wanted: value}
 	if value != limit.None {
 		if d.most, err = limit.Number(limit.Disk, value); err != nil {
 			return d, err
 		}
 	}
-	if d.most > 0 {
+	if root == "" {
+		err = tree.ErrNoSubvolume
+	} else if d.most > 0 {
 		err = tree.Count(d.root)
 	}
 	used := int64(0)

@@ -3,6 +3,7 @@ package tree_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -81,7 +82,7 @@ func TestQuota(t *testing.T) {
 	top := btrfstest.Mount(t)
 	dir, plain := filepath.Join(top, "tree"), filepath.Join(top, "plain")
 	must(t, tree.Make(dir, 0o755), os.Mkdir(plain, 0o755))
-	for _, none := range []string{plain, "/proc"} {
+	for _, none := range []string{plain, "/proc", filepath.Join(top, "missing"), "/proc/self/root"} {
 		if _, _, err := tree.Used(none); !errors.Is(err, tree.ErrNoSubvolume) {
 			t.Errorf("of %s: %v", none, err)
 		}
@@ -118,4 +119,27 @@ func TestQuota(t *testing.T) {
 	must(t, tree.Limit(dir, 0))
 	used(dir, 4<<20, 5<<20, 0)
 	must(t, os.WriteFile(filepath.Join(dir, "b"), make([]byte, 32<<20), 0o600))
+}
+
+// TestRemoveReadOnly: the root of a container can make its files, and subvolumes among them,
+// read-only. They are removed all the same.
+func TestRemoveReadOnly(t *testing.T) {
+	top := btrfstest.Mount(t)
+	dir := filepath.Join(top, "container")
+	root, inner := filepath.Join(dir, "rootfs"), filepath.Join(dir, "rootfs", "a", "inner")
+	must(t, os.Mkdir(dir, 0o755), tree.Make(root, 0o755), os.Mkdir(filepath.Join(root, "a"), 0o755), tree.Make(inner, 0o755),
+		tree.Make(filepath.Join(inner, "innermost"), 0o755), os.WriteFile(filepath.Join(inner, "innermost", "file"), []byte("x"), 0o600))
+	for _, dir := range []string{filepath.Join(inner, "innermost"), inner, root} {
+		out, err := exec.CommandContext(t.Context(), "btrfs", "property", "set", dir, "ro", "true").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if err := os.RemoveAll(dir); !errors.Is(err, unix.EROFS) {
+		t.Fatalf("the test is about something else: %v", err)
+	}
+	must(t, tree.Remove(dir), tree.Remove(dir))
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after the removal: %v", err)
+	}
 }

@@ -56,10 +56,14 @@ type searchArgs struct {
 // itemHeader is the size of struct btrfs_ioctl_search_header in bytes.
 const itemHeader = 32
 
-// subvolumeOf opens the root directory of a tree, and returns the number of its subvolume.
-// A link at the end of the path is followed: /proc/PID/root is one.
+// subvolumeOf opens the root directory of a tree, and returns the number of its subvolume. The
+// path must be one that only the host can change; a link at its end is not followed.
 func subvolumeOf(dir string) (fd int, id uint64, err error) {
-	if fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+	fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
+		return -1, 0, ErrNoSubvolume
+	}
+	if err != nil {
 		return -1, 0, err
 	}
 	var st unix.Stat_t
@@ -92,15 +96,35 @@ func Used(dir string) (used, most int64, err error) {
 	}
 	_, held, err := numbers(fd, groupInfo, id) // behind the generation
 	if err == nil {
-		var flags uint64
-		if flags, most, err = numbers(fd, groupMax, id); flags&maxRefers == 0 {
-			most = 0
-		}
+		most, err = limitOf(fd, id)
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("reading the quotas of btrfs: %w", err)
 	}
 	return held, most, nil
+}
+
+// Most is how many bytes the files of a tree may have, as of [Used], without the wait for what
+// is not written yet.
+func Most(dir string) (int64, error) {
+	fd, id, err := subvolumeOf(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	most, err := limitOf(fd, id)
+	if err != nil {
+		return 0, fmt.Errorf("reading the quotas of btrfs: %w", err)
+	}
+	return most, nil
+}
+
+func limitOf(fd int, id uint64) (int64, error) {
+	flags, most, err := numbers(fd, groupMax, id)
+	if flags&maxRefers == 0 {
+		most = 0
+	}
+	return most, err
 }
 
 // numbers are the first two of an item about a subvolume among the quotas; 0 and 0 if there

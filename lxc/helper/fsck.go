@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/tree"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -60,7 +61,7 @@ func removeTree(dir string) error {
 	if len(mounts) > 0 {
 		return fmt.Errorf("%s is not removed: %w; type umount %s", dir, errMounted, mounts[0])
 	}
-	return os.RemoveAll(dir)
+	return tree.Remove(dir)
 }
 
 // survey finds what is left of killed operations, and with repair removes it.

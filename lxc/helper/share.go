@@ -80,17 +80,18 @@ func (h sharing) alone() string {
 
 // sharable returns the name of the tree that a new container of an image shares; empty if it
 // has all files for itself. A privileged one has, for its files may belong to any user, and
-// so has a copy of a container, whose files no other one has.
+// so has what is made from a backup, whose files no other container has: what it changes or
+// removes of a tree would take room twice.
 func (h sharing) sharable(spec container.CreateSpec, img *container.Image) string {
 	if !h.share || spec.Privileged || img.Copy || len(img.Layers) == 0 {
 		return ""
 	}
 	sum := sha256.New()
 	for _, l := range img.Layers {
-		if l.DiffID == "" {
+		if l.DiffID == "" || l.Plain {
 			return ""
 		}
-		fmt.Fprintf(sum, "%s %t\n", l.DiffID, l.Plain)
+		fmt.Fprintln(sum, l.DiffID)
 	}
 	if h.alone() != "" {
 		return ""
@@ -188,8 +189,8 @@ func (h sharing) named() (trees map[string]bool, known bool, err error) {
 	return trees, true, nil
 }
 
-// move gives the directory of a container another place, while nobody looks for the trees that
-// records name.
+// move gives the directory of a container another place. The lock keeps other processes from
+// reading the names of trees in the records meanwhile.
 func (h sharing) move(from, to string, how uint) error {
 	ids, err := lock(h.locks, idLock, h.patience)
 	if err != nil {
@@ -199,8 +200,8 @@ func (h sharing) move(from, to string, how uint) error {
 	return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, how)
 }
 
-// idleTrees are those that no record names, and what is left of half made ones. While a record
-// cannot be read, none is.
+// idleTrees are the trees that no record names, and the remains of trees that were half made.
+// While a record cannot be read, the list is empty.
 func (h sharing) idleTrees() (names []string, err error) {
 	entries, err := os.ReadDir(h.trees)
 	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 {

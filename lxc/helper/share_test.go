@@ -86,3 +86,29 @@ func TestSharedRecord(t *testing.T) {
 		t.Error("a record may share what is no tree")
 	}
 }
+
+// TestSharable: containers of an image share its files, and a container that is made from a
+// backup has its own, also when it moves to this host with its identity.
+func TestSharable(t *testing.T) {
+	dir := t.TempDir()
+	h := &host{path: filepath.Join(dir, "lxc"), locks: filepath.Join(dir, "ct"), start: time.Now(), patience: time.Second, timeout: time.Minute, share: true}
+	must(t, os.MkdirAll(h.locks, 0o700))
+	if why := (sharing{h}).alone(); why != "" {
+		t.Fatal(why)
+	}
+	for name, c := range map[string]struct {
+		img        container.Image
+		privileged bool
+		want       bool
+	}{
+		"image":      {img: container.Image{Layers: []container.Layer{{DiffID: "sha256:1"}}}, want: true},
+		"privileged": {img: container.Image{Layers: []container.Layer{{DiffID: "sha256:1"}}}, privileged: true},
+		"unknown":    {img: container.Image{Layers: []container.Layer{{}}}},
+		"restored":   {img: container.Image{Copy: true, Layers: []container.Layer{{DiffID: "sha256:1", Plain: true}}}},
+		"moved":      {img: container.Image{Layers: []container.Layer{{DiffID: "sha256:1", Plain: true}}}},
+	} {
+		if got := (sharing{h}).sharable(container.CreateSpec{Privileged: c.privileged}, &c.img); (got != "") != c.want {
+			t.Errorf("%s: its tree is %q", name, got)
+		}
+	}
+}

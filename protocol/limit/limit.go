@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Resource is something of which a container may get less than there is.
+// Resource is a resource of the host whose use by a container can be limited.
 type Resource string
 
 // The resources.
@@ -116,7 +116,7 @@ func (l Limits) Without(not ...Resource) Limits {
 	return next
 }
 
-// Rate writes bits in a second in the largest unit of which they are a whole number.
+// Rate writes bits in a second as a whole number of the largest unit that allows one.
 func Rate(n int64) string {
 	for _, unit := range []string{"Gbit", "Mbit", "kbit"} {
 		if size := rateUnits[unit]; n%size == 0 {
@@ -126,8 +126,8 @@ func Rate(n int64) string {
 	return strconv.FormatInt(n, 10) + "bit"
 }
 
-// Bytes writes an amount of memory or of files in the largest unit of which it is a whole
-// number.
+// Bytes writes an amount of memory or of files as a whole number of the largest unit that
+// allows one.
 func Bytes(n int64) string {
 	for _, unit := range []string{"GiB", "MiB", "KiB"} {
 		if size := byteUnits[unit]; n > 0 && n%size == 0 {

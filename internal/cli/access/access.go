@@ -190,7 +190,7 @@ watch looks for them.`,
 		}
 		return show.Item(cmd.Context(), a.UI, v, viewerNoun(), func(ctx context.Context) (made api.Viewer, err error) {
 			if err = r.Post(ctx, "/v1/viewers", nil, api.NewViewer{Name: args[0]}, &made); err == nil {
-				if err = writeViewer(out, made); err != nil { // nobody has its key, and its name is taken
+				if err = writeViewer(out, made); err != nil { // its key is lost, and its name is taken
 					err = errors.Join(err, r.Delete(context.WithoutCancel(ctx), "/v1/viewers/"+url.PathEscape(args[0]), nil))
 				}
 			}

@@ -138,7 +138,7 @@ backups that it needs are read, too: it is whole if its chain is.`,
 func (a *commands) removeCommand() *cobra.Command {
 	return a.about(&cobra.Command{
 		Use: "rm [HOST] BACKUP", Short: "Remove a backup from a host",
-		Long: "Removes a backup. The container that it was made of stays. This cannot be undone.\nA backup of which another one is an increment is refused; remove that one first.", Example: "  hostler backup rm edge-01 before-move --yes",
+		Long: "Removes a backup. The container that it was made of stays. This cannot be undone.\nA backup with an increment is not removed: remove the increment first.", Example: "  hostler backup rm edge-01 before-move --yes",
 	}, protocol.KindBackupRemove, "remove", "Remove backup ")
 }
 

@@ -224,7 +224,7 @@ func (p *Pulling) staged(do func(root *os.Root) error) error {
 		p.Files.Say("hostler: the data that an interrupted pull left in %s stays: %s", p.To.dir, term.Printable(err.Error()))
 	}
 	if p.stage, err = files.OpenStage(root, p.From.String()+"\x00"+p.To.as+p.Key); err != nil {
-		if path, ok := errors.AsType[*fs.PathError](err); ok { // its path is that of the stage, which nobody has typed
+		if path, ok := errors.AsType[*fs.PathError](err); ok { // its path is that of the stage, which the user does not know
 			return &term.Failure{Code: term.ExitFailed, What: fmt.Sprintf("cannot %s: cannot write into %s", p.what(), p.To.dir), Why: path.Err.Error(),
 				Next: "run the pull again, into a directory that this user can write to", Err: path.Err}
 		}
