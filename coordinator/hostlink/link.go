@@ -59,7 +59,7 @@ func (c *Conversations) link(h protocol.HostID) *link {
 func (c *Conversations) allLinks() []*link {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Collect(maps.Values(c.links))
+	return slices.AppendSeq(make([]*link, 0, len(c.links)), maps.Values(c.links))
 }
 
 // forget begins anew with a host that was readmitted.
@@ -91,8 +91,7 @@ func (c *Conversations) Ingest(topic string, payload []byte) error {
 	}
 	in := inbound{t.Channel, topic, payload}
 	if t.Channel == protocol.ChannelLease && l.presence.alive() {
-		c.crew.do(func() { err = l.onLease(in) })
-		return c.wire.Refuse(topic, err)
+		return c.wire.Refuse(topic, l.onLease(in))
 	}
 	box := &l.inbox
 	switch t.Channel {

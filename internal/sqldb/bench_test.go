@@ -71,3 +71,19 @@ func BenchmarkView(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkLimit measures a look-up whose limit is an argument.
+func BenchmarkLimit(b *testing.B) {
+	db := create(b, config(b))
+	if err := db.Update(b.Context(), put("a")); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		err := db.View(b.Context(), func(tx *sqldb.Tx) error {
+			return tx.QueryRow("SELECT n FROM item WHERE id >= $1 ORDER BY id LIMIT $2", "a", 1).Scan(new(int))
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

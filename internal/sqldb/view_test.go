@@ -223,3 +223,38 @@ func TestValuesSurvive(t *testing.T) {
 		t.Errorf("a text in an INTEGER column: %v, want ErrConstraint", err)
 	}
 }
+
+// TestLimits: a limit may be an argument, and differ each time; SQLite is given it so that it
+// does not parse the statement anew for that.
+func TestLimits(t *testing.T) {
+	for query, want := range map[string]string{
+		"SELECT a FROM b WHERE c = $1 LIMIT $2":      "SELECT a FROM b WHERE c = $1 LIMIT $2 + 0",
+		"SELECT a FROM b LIMIT $12 OFFSET $3":        "SELECT a FROM b LIMIT $12 + 0 OFFSET $3 + 0",
+		"a IN (SELECT a FROM b LIMIT $1) AND c < $2": "a IN (SELECT a FROM b LIMIT $1 + 0) AND c < $2",
+		"SELECT a FROM b LIMIT 1":                    "SELECT a FROM b LIMIT 1",
+	} {
+		if got := sqldb.ParsedOnce(query); got != want {
+			t.Errorf("%q is given as %q, want %q", query, got, want)
+		}
+	}
+	db := create(t, config(t))
+	for _, id := range []string{"a", "b", "c", "d"} {
+		if err := db.Update(t.Context(), put(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		limit, offset int
+		want          []string
+	}{{2, 0, []string{"a", "b"}}, {3, 1, []string{"b", "c", "d"}}, {0, 0, nil}, {-1, 3, []string{"d"}}} {
+		var got []string
+		err := db.View(t.Context(), func(tx *sqldb.Tx) (err error) {
+			got, err = sqldb.All(tx, func(r sqldb.Row) (id string, err error) { return id, r.Scan(&id) },
+				"SELECT id FROM item ORDER BY id LIMIT $1 OFFSET $2", c.limit, c.offset)
+			return err
+		})
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("limit %d from %d on: %q, %v, want %q", c.limit, c.offset, got, err, c.want)
+		}
+	}
+}
