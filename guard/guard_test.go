@@ -390,3 +390,28 @@ func TestGroupsOfOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestMonitorOfAnotherStart: when a container was started anew, the end of the monitor that it
+// had before says nothing of the new one, which may just not be seen yet.
+func TestMonitorOfAnotherStart(t *testing.T) {
+	type look struct {
+		init   int
+		seen   sight
+		before bool
+		kill   bool
+	}
+	for name, looks := range map[string][]look{
+		"dead":                {{5, attended, false, false}, {5, orphaned, true, true}},
+		"started anew":        {{5, attended, false, false}, {7, orphaned, true, false}, {7, attended, false, false}},
+		"started anew, dead":  {{5, attended, false, false}, {7, orphaned, true, false}, {7, orphaned, false, true}, {7, orphaned, false, true}},
+		"never seen":          {{5, orphaned, false, false}, {5, orphaned, false, true}},
+		"stopped and started": {{5, orphaned, false, false}, {0, absent, false, false}, {7, orphaned, false, false}},
+	} {
+		m := &monitor{fd: -1}
+		for i, l := range looks {
+			if got := m.sees(-1, l.init, l.seen, l.before); got != l.kill {
+				t.Errorf("%s: look %d kills: %v", name, i+1, got)
+			}
+		}
+	}
+}

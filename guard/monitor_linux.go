@@ -36,7 +36,8 @@ const (
 // monitor is that of a held container.
 type monitor struct {
 	fd   int // pidfd; -1: it is not known
-	lone int // how often in a row the first process was seen without a monitor
+	init int // the first process, when the monitor was seen
+	lone int // how often in a row a first process was seen without a monitor
 }
 
 // Attend kills containers of podman that are held when their monitor is dead, until ctx ends. It
@@ -87,34 +88,40 @@ func (g *Guard) podmans() map[string]Hold {
 }
 
 // attend looks at the monitor of one container, unless it is known to live, and kills the
-// container without one. A monitor that was never seen is missed at the second look: the first
-// one may have come between two reads.
+// container without one.
 func (g *Guard) attend(ctx context.Context, m *monitor, h Hold) {
 	before := m.fd >= 0
 	if before && !over(m.fd) {
 		return
 	}
 	m.close()
-	fd, seen := look(h.Group)
-	switch {
-	case seen == attended:
-		m.fd, m.lone = fd, 0
-	case seen == absent:
-		m.lone = 0
-	case before || m.lone > 0:
-		m.lone++
+	fd, init, seen := look(h.Group)
+	if m.sees(fd, init, seen, before) {
 		g.log.Error("the monitor of a container is dead, so the container is killed", "container", h.ID)
 		g.killAll(ctx, []Hold{h}, "its monitor is dead")
-	default:
-		m.lone++
 	}
 }
 
-// look finds the monitor of the container in a group.
-func look(group string) (fd int, s sight) {
-	init := first(group)
-	if init == 0 {
-		return -1, absent
+// sees notes a look, and reports whether the container is to be killed: at once if its monitor
+// was seen before with this first process, and otherwise at the second look. The first look at a
+// container that has just begun may come between two reads.
+func (m *monitor) sees(fd, init int, s sight, before bool) (kill bool) {
+	switch s {
+	case attended:
+		m.fd, m.init, m.lone = fd, init, 0
+	case absent:
+		m.lone = 0
+	case orphaned:
+		m.lone++
+		return before && init == m.init || m.lone > 1
+	}
+	return false
+}
+
+// look finds the monitor of the container in a group, and its first process.
+func look(group string) (fd, init int, s sight) {
+	if init = first(group); init == 0 {
+		return -1, 0, absent
 	}
 	for pid := parentOf(init); pid > 1; pid = parentOf(pid) {
 		fd, err := unix.PidfdOpen(pid, 0)
@@ -122,14 +129,14 @@ func look(group string) (fd int, s sight) {
 			break
 		}
 		if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); strings.TrimSpace(string(comm)) == monitorName && !over(fd) {
-			return fd, attended
+			return fd, init, attended
 		}
 		unix.Close(fd)
 	}
 	if first(group) != init { // it ended, and its monitor with it
-		return -1, absent
+		return -1, init, absent
 	}
-	return -1, orphaned
+	return -1, init, orphaned
 }
 
 // first is the first process of the container in a group: number 1 of the outermost namespace

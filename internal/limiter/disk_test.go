@@ -16,24 +16,35 @@ import (
 )
 
 // within returns the number of a thread whose root directory is dir, as a first process has
-// one that has called chroot. It ends with the test.
+// one that has called chroot. It leaves the directory at the end of the test.
 func within(t *testing.T, dir string) int {
 	t.Helper()
 	type begun struct {
 		id  int
 		err error
 	}
-	at, end := make(chan begun), make(chan struct{})
+	at, end, left := make(chan begun), make(chan struct{}), make(chan error, 1)
+	fd, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with its root directory
+		runtime.LockOSThread() // for good: the thread ends with what it shares with no other
 		err := unix.Unshare(unix.CLONE_FS)
 		if err == nil {
 			err = unix.Chroot(dir)
 		}
 		at <- begun{unix.Gettid(), err}
 		<-end
+		// The file system can be unmounted only when no thread has it as its root directory.
+		left <- errors.Join(unix.Fchdir(fd), unix.Chroot("."), unix.Close(fd))
 	}()
-	t.Cleanup(func() { close(end) })
+	t.Cleanup(func() {
+		close(end)
+		if err := <-left; err != nil {
+			t.Error(err)
+		}
+	})
 	b := <-at
 	if b.err != nil {
 		t.Fatal(b.err)
