@@ -98,8 +98,8 @@ func chained(all []Backup) {
 	}
 }
 
-// part is a backup of a chain, with what get has opened of it.
-type part[T any] struct {
+// link is a backup of a chain, with what get has opened of it.
+type link[T any] struct {
 	Backup
 	of T
 }
@@ -107,12 +107,12 @@ type part[T any] struct {
 // chainOf gets a backup, and all that it lies on. The full one is the first. Each holds the
 // digest of the manifest of the one below it, so the chain has no part that its maker did not
 // mean. With an error there are those that were got before.
-func chainOf[T any](name string, get func(name string) (Backup, T, error)) ([]part[T], error) {
+func chainOf[T any](name string, get func(name string) (Backup, T, error)) ([]link[T], error) {
 	b, of, err := get(name)
 	if err != nil {
 		return nil, err
 	}
-	all := []part[T]{{b, of}}
+	all := []link[T]{{b, of}}
 	for all[0].Parent != nil {
 		child := &all[0].Backup
 		b, of, err := get(child.Parent.Name)
@@ -120,7 +120,7 @@ func chainOf[T any](name string, get func(name string) (Backup, T, error)) ([]pa
 			err = fmt.Errorf("%w: the backup is not there", ErrArchive)
 		}
 		if err == nil {
-			all = slices.Insert(all, 0, part[T]{b, of})
+			all = slices.Insert(all, 0, link[T]{b, of})
 			child = &all[1].Backup
 			err = child.on(&b)
 		}
@@ -137,7 +137,7 @@ func chainOf[T any](name string, get func(name string) (Backup, T, error)) ([]pa
 
 // parts verifies a backup, and all that it lies on. get verifies one of them, and returns the
 // path of a file that begins with its archive.
-func (s Store) parts(ctx context.Context, name string, get func(name string) (Backup, string, error)) ([]part[string], error) {
+func (s Store) parts(ctx context.Context, name string, get func(name string) (Backup, string, error)) ([]link[string], error) {
 	all, err := chainOf(name, get)
 	if err != nil && len(all) > 0 { // of the first one get has noted it
 		err = s.found(ctx, name, err)

@@ -43,7 +43,7 @@ type opened struct {
 // out are the archives of those that the other host has. No byte is written before all
 // manifests were verified, and the manifest of a part only if the archive before it was whole.
 func (s Store) Export(ctx context.Context, name string, to io.Writer, seal Seal, leftOut ...string) (b Backup, err error) {
-	parts, err := chainOf(name, func(name string) (Backup, opened, error) { return s.openWhole(ctx, name) })
+	parts, err := chainOf(name, func(name string) (Backup, opened, error) { return openWhole(ctx, s, name) })
 	defer func() {
 		for _, p := range parts {
 			err = errors.Join(err, p.of.Close())
@@ -53,7 +53,7 @@ func (s Store) Export(ctx context.Context, name string, to io.Writer, seal Seal,
 		return b, err
 	}
 	for _, name := range leftOut {
-		if !slices.ContainsFunc(parts, func(p part[opened]) bool { return p.Name == name }) {
+		if !slices.ContainsFunc(parts, func(p link[opened]) bool { return p.Name == name }) {
 			return b, fmt.Errorf("%w: backup %s, which is to be left out, is no part of backup %s", container.ErrNotFound, name, parts[len(parts)-1].Name)
 		}
 	}
@@ -81,7 +81,7 @@ func (s Store) Export(ctx context.Context, name string, to io.Writer, seal Seal,
 }
 
 // openWhole opens a backup whose manifest is good.
-func (s Store) openWhole(ctx context.Context, name string) (Backup, opened, error) {
+func openWhole(ctx context.Context, s Store, name string) (Backup, opened, error) {
 	f, err := s.open(ctx, name)
 	if err != nil {
 		return Backup{}, opened{}, err
@@ -129,22 +129,20 @@ func (s Store) Import(ctx context.Context, f *os.File, name string, trust Trust)
 			return b, fmt.Errorf("backup %s: %w", p.Name, err)
 		}
 	}
-	here, err := s.here(ctx, parts)
-	if err != nil {
+	c := coming{at: s}
+	if err := c.look(ctx, parts); err != nil {
 		return b, err
 	}
-	for _, p := range parts[len(here):] {
-		one, err := s.take(ctx, p, here)
-		if err != nil {
+	for _, p := range parts[len(c.here):] {
+		if err := c.take(ctx, p); err != nil {
 			return b, err
 		}
-		here = append(here, one)
 	}
-	here[0].Chain, here[0].ChainBytes = 1, here[0].Size
-	for i := range here[1:] {
-		here[i+1].stack(&here[i])
+	c.here[0].Chain, c.here[0].ChainBytes = 1, c.here[0].Size
+	for i := range c.here[1:] {
+		c.here[i+1].stack(&c.here[i])
 	}
-	b = here[len(here)-1]
+	b = c.here[len(c.here)-1]
 	return b, s.noteElsewhere(b)
 }
 
@@ -214,33 +212,39 @@ func arrivedOne(f io.ReaderAt, end int64, trust Trust) (p arrival, signer string
 	return p, signer, begin, nil
 }
 
-// here are those of the parts, from the full one on, that this host has, verified. It fails if
-// one behind them was left out, or its name is that of another backup.
-func (s Store) here(ctx context.Context, parts []arrival) (here []Backup, err error) {
+// coming is a chain that becomes one of a store.
+type coming struct {
+	at   Store
+	here []Backup // what the store has of it, from the full one on, verified
+}
+
+// look finds what the store has. It fails if a part that it lacks was left out, or if a name is
+// that of another backup.
+func (c *coming) look(ctx context.Context, parts []arrival) error {
 	for i, p := range parts {
-		there, err := s.same(ctx, p, here)
+		there, err := c.same(ctx, p)
 		absent := errors.Is(err, container.ErrNotFound)
 		switch {
-		case err == nil && len(here) < i:
-			return nil, another(p.Name, "it is an increment of a backup that is gone")
+		case err == nil && len(c.here) < i:
+			return another(p.Name, "it is an increment of a backup that is gone")
 		case err == nil:
-			here = append(here, there)
+			c.here = append(c.here, there)
 		case !absent:
-			return nil, err
+			return err
 		case p.archive == nil:
-			return nil, fmt.Errorf("%w: backup %s was left out, and this host does not have it any more; bring it again", ErrArchive, p.Name)
+			return fmt.Errorf("%w: backup %s was left out, and this host does not have it any more; bring it again", ErrArchive, p.Name)
 		}
 	}
-	return here, nil
+	return nil
 }
 
 func another(name, why string) error {
 	return fmt.Errorf("%w: this host has another backup %s: %s; remove that one first", container.ErrExists, name, why)
 }
 
-// same verifies the backup of this host that is a part, which lies on those below it.
-func (s Store) same(ctx context.Context, p arrival, below []Backup) (Backup, error) {
-	b, err := s.fetch(ctx, p.Name, discard)
+// same verifies the backup of the store that is a part, which lies on those that are here.
+func (c *coming) same(ctx context.Context, p arrival) (Backup, error) {
+	b, err := c.at.fetch(ctx, p.Name, discard)
 	if errors.Is(err, ErrArchive) {
 		return b, another(p.Name, err.Error())
 	}
@@ -250,38 +254,40 @@ func (s Store) same(ctx context.Context, p arrival, below []Backup) (Backup, err
 	if b.SHA256 != p.SHA256 || b.CTID != p.CTID || b.Runtime != p.Runtime || b.depth() != p.depth() {
 		return b, another(p.Name, "it was made of other files")
 	}
-	if b.Parent != nil && len(below) == b.depth() {
-		if parent := &below[len(below)-1]; b.Parent.Name != parent.Name || b.on(parent) != nil {
+	if b.Parent != nil && len(c.here) == b.depth() {
+		if parent := &c.here[len(c.here)-1]; b.Parent.Name != parent.Name || b.on(parent) != nil {
 			return b, another(p.Name, "it is an increment of another backup "+parent.Name)
 		}
 	}
 	return b, nil
 }
 
-// take makes a part a backup of this host, over those below it.
-func (s Store) take(ctx context.Context, p arrival, below []Backup) (Backup, error) {
+// take makes a part a backup of the store, over those that are here.
+func (c *coming) take(ctx context.Context, p arrival) error {
 	m := p.Manifest
 	if m.Parent != nil {
-		on := below[len(below)-1]
+		on := c.here[len(c.here)-1]
 		m.Parent = &Parent{Name: on.Name, SHA256: on.sum, Depth: on.depth() + 1}
 	}
-	_, err := s.put(ctx, p.Name, m, func(to io.Writer, m Manifest) (Manifest, error) {
+	_, err := c.at.put(ctx, p.Name, m, func(to io.Writer, m Manifest) (Manifest, error) {
 		if err := m.copyTo(ctx, to, p.archive); err != nil {
 			return m, err
 		}
 		if m.Parent != nil {
-			if err := s.stillThere(ctx, m.Parent); err != nil {
+			if err := c.at.stillThere(ctx, m.Parent); err != nil {
 				return m, err
 			}
 		}
-		end, err := seal(m, s.signer(m))
+		end, err := seal(m, c.at.signer(m))
 		if err == nil {
 			_, err = to.Write(end)
 		}
 		return m, err
 	})
 	if err != nil && !errors.Is(err, container.ErrExists) { // else another process has made one meanwhile
-		return Backup{}, err
+		return err
 	}
-	return s.same(ctx, p, below) // what is on the disk is what was written
+	b, err := c.same(ctx, p) // what is on the disk is what was written
+	c.here = append(c.here, b)
+	return err
 }
