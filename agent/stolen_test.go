@@ -77,7 +77,7 @@ func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 		protocol.KindBackupList:          {Kind: protocol.KindBackupList, Args: new(protocol.ExportArgs)},
 		protocol.KindBackupVerify:        {Kind: protocol.KindBackupVerify, Args: &protocol.BackupArgs{BackupName: data.BackupName{Backup: "b"}}},
 		protocol.KindBackupRemove:        {Kind: protocol.KindBackupRemove, Args: &protocol.BackupArgs{BackupName: data.BackupName{Backup: "b"}}},
-		protocol.KindBackupExport:        {Kind: protocol.KindBackupExport, Args: &protocol.BackupArgs{BackupName: data.BackupName{Backup: "b"}}},
+		protocol.KindBackupExport:        {Kind: protocol.KindBackupExport, Args: &protocol.BackupExportArgs{BackupExport: data.BackupExport{BackupName: data.BackupName{Backup: "b"}}}},
 		protocol.KindBackupImport:        {Kind: protocol.KindBackupImport, Args: &protocol.BackupImportArgs{BackupName: data.BackupName{Backup: "b"}}},
 		protocol.KindPromote:             {Kind: protocol.KindPromote, Target: ctid(1), Args: &protocol.PromoteArgs{NewImage: data.NewImage{Image: "web:1"}}},
 		protocol.KindDemote:              {Kind: protocol.KindDemote, Target: ctid(2), Name: "ct-2", Args: &protocol.DemoteArgs{Demotion: data.Demotion{Image: "localhost/web:1"}}},

@@ -579,8 +579,9 @@ type Backup struct {
 	Target    string     `json:"target,omitempty"` // where it is kept; empty is the host itself
 	Container string     `json:"container"`        // as it was called
 	Runtime   string     `json:"runtime"`
-	Made      time.Time  `json:"made"`  // by the clock of the host
-	Bytes     int64      `json:"bytes"` // of the file
+	Made      time.Time  `json:"made"`             // by the clock of the host
+	Bytes     int64      `json:"bytes"`            // of the file
+	SHA256    string     `json:"sha256,omitempty"` // of the archive in it
 	Entries   int        `json:"entries"`
 	Scheduled bool       `json:"scheduled,omitempty"` // a schedule has made it
 	Verified  *time.Time `json:"verified,omitempty"`  // when all of it was read last, and found good

@@ -231,32 +231,42 @@ func seal(m Manifest, key Signer) ([]byte, error) {
 
 // Read reads the manifest of a file of that size, which key must have signed. It does not
 // read the archive.
-func Read(f io.ReaderAt, size int64, key Verifier) (m Manifest, err error) {
-	text, sig, start, err := frame.Read(f, size, mark)
-	if errors.Is(err, container.ErrUnavailable) {
-		return m, err // nothing is known against it
-	}
-	if err != nil {
-		return m, fmt.Errorf("%w: %w", ErrArchive, err)
-	}
-	if err := key.Verify(sig, text); err != nil {
-		return m, fmt.Errorf("%w: it was not signed by the key of this host, or was changed since: %w", ErrArchive, err)
-	}
-	m, err = decode(text, start)
-	sum := sha256.Sum256(text)
-	m.sum = hex.EncodeToString(sum[:])
+func Read(f io.ReaderAt, size int64, key Verifier) (Manifest, error) {
+	m, _, err := read(f, size, key)
 	return m, err
 }
 
-// decode reads a manifest whose signature is verified, behind an archive of that length.
-func decode(text []byte, start int64) (m Manifest, err error) {
+// read is Read that also returns the JSON which is signed.
+func read(f io.ReaderAt, size int64, key Verifier) (m Manifest, text []byte, err error) {
+	text, sig, start, err := frame.Read(f, size, mark)
+	if errors.Is(err, container.ErrUnavailable) {
+		return m, nil, err // nothing is known against it
+	}
+	if err != nil {
+		return m, nil, fmt.Errorf("%w: %w", ErrArchive, err)
+	}
+	if err := key.Verify(sig, text); err != nil {
+		return m, nil, fmt.Errorf("%w: it was not signed by the key of this host, or was changed since: %w", ErrArchive, err)
+	}
+	if m, err = decode(text); err == nil && m.Bytes != start {
+		return Manifest{}, nil, wrongSize(m, start)
+	}
+	return m, text, err
+}
+
+func wrongSize(m Manifest, size int64) error {
+	return fmt.Errorf("%w: it has %d bytes, and its manifest tells of %d", ErrArchive, size, m.Bytes)
+}
+
+// decode reads a manifest whose signature is verified.
+func decode(text []byte) (m Manifest, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&m); err != nil || m.Form != form {
 		return Manifest{}, fmt.Errorf("%w: its manifest is in no form that this version knows", ErrArchive)
 	}
-	if m.Bytes != start || m.Bytes > MaxBytes || !strings.HasPrefix(m.DiffID, "sha256:") || len(m.Image.Layers) > 0 {
-		return Manifest{}, fmt.Errorf("%w: it has %d bytes, and its manifest tells of %d", ErrArchive, start, m.Bytes)
+	if m.Bytes < 0 || m.Bytes > MaxBytes || !strings.HasPrefix(m.DiffID, "sha256:") || len(m.Image.Layers) > 0 {
+		return Manifest{}, fmt.Errorf("%w: its manifest tells of an archive that cannot be, of %d bytes", ErrArchive, m.Bytes)
 	}
 	if m.Parent != nil {
 		if err := m.Parent.check(); err != nil {
@@ -277,6 +287,8 @@ func decode(text []byte, start int64) (m Manifest, err error) {
 		}
 		end = p.Offset + p.Bytes
 	}
+	sum := sha256.Sum256(text)
+	m.sum = hex.EncodeToString(sum[:])
 	return m, nil
 }
 

@@ -98,38 +98,52 @@ func chained(all []Backup) {
 	}
 }
 
-// stored is a backup of a chain that was verified, and a file that begins with its archive.
-type stored struct {
+// link is a backup of a chain, with what get has opened of it.
+type link[T any] struct {
 	Backup
-	path string
+	of T
 }
 
-// parts verifies a backup, and all that it lies on. get verifies one of them. The full one is
-// the first. Each holds the digest of the manifest of the one below it, so the chain has no
-// part that its maker did not mean.
-func (s Store) parts(ctx context.Context, name string, get func(name string) (Backup, string, error)) ([]stored, error) {
-	b, path, err := get(name)
+// chainOf gets a backup, and all that it lies on. The full one is the first. Each holds the
+// digest of the manifest of the one below it, so the chain has no part that its maker did not
+// mean. With an error there are those that were got before.
+func chainOf[T any](name string, get func(name string) (Backup, T, error)) ([]link[T], error) {
+	b, of, err := get(name)
 	if err != nil {
 		return nil, err
 	}
-	all := []stored{{b, path}}
+	all := []link[T]{{b, of}}
 	for all[0].Parent != nil {
 		child := &all[0].Backup
-		b, path, err := get(child.Parent.Name)
+		b, of, err := get(child.Parent.Name)
 		if errors.Is(err, container.ErrNotFound) {
 			err = fmt.Errorf("%w: the backup is not there", ErrArchive)
 		}
 		if err == nil {
+			all = slices.Insert(all, 0, link[T]{b, of})
+			child = &all[1].Backup
 			err = child.on(&b)
 		}
 		if err != nil {
-			return nil, s.found(ctx, name, fmt.Errorf("backup %s is an increment of backup %s: %w", name, child.Parent.Name, err))
+			return all, fmt.Errorf("backup %s is an increment of backup %s: %w", name, child.Parent.Name, err)
 		}
-		all = slices.Insert(all, 0, stored{b, path})
 	}
 	all[0].Chain, all[0].ChainBytes = 1, all[0].Size
 	for i := range all[1:] {
 		all[i+1].stack(&all[i].Backup)
+	}
+	return all, nil
+}
+
+// parts verifies a backup, and all that it lies on. get verifies one of them, and returns the
+// path of a file that begins with its archive.
+func (s Store) parts(ctx context.Context, name string, get func(name string) (Backup, string, error)) ([]link[string], error) {
+	all, err := chainOf(name, get)
+	if err != nil && len(all) > 0 { // of the first one get has noted it
+		err = s.found(ctx, name, err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return all, s.noteElsewhere(all[len(all)-1].Backup)
 }

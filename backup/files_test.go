@@ -73,7 +73,7 @@ func TestFiles(t *testing.T) {
 	}
 	promises := map[string]func(t *testing.T, f far){
 		"a whole one": wholeOne, "a container is made of it": madeOf, "encrypted": encryptedFar, "what fails leaves nothing": failedOne,
-		"damaged": damagedFar, "on other hosts": travelling, "retention": retained, "the newest of a unique container": latestFar, "one wins": oneWins, "increments": chainedFar,
+		"damaged": damagedFar, "on other hosts": travelling, "retention": retained, "the newest of a unique container": latestFar, "one wins": oneWins, "increments": chainedFar, "increments on other hosts": chainTravels,
 	}
 	for kind, open := range kinds {
 		for name, holds := range promises {
@@ -245,6 +245,65 @@ func travelling(t *testing.T, f far) {
 		if err != nil || b.From != "edge-01" || b.Verified.IsZero() {
 			t.Errorf("to %q it came as %+v, %v", s.Target(), b, err)
 		}
+	}
+}
+
+// failsAt signs so many backups, and no more.
+type failsAt struct {
+	backup.Signer
+	left int
+}
+
+func (s *failsAt) Sign(body []byte) ([]byte, error) {
+	if s.left--; s.left < 0 {
+		return nil, errors.New("enough")
+	}
+	return s.Signer.Sign(body)
+}
+
+// chainTravels: of an increment that comes the whole chain does, or the backup that was asked for
+// is not there; the next attempt goes on with what has come.
+func chainTravels(t *testing.T, f far) {
+	me := identity(t)
+	from, dir := store(t, me), root(t)
+	chainOf(t, from, dir, 4)
+	wire := sent(t, from, me, "b3")
+	slow := f.at
+	slow.Signer = &failsAt{f.id, 2}
+	if _, err := slow.Import(t.Context(), file(t, wire), "b3", knows(me)); err == nil || !strings.Contains(err.Error(), "enough") {
+		t.Fatalf("it is cut short: %v", err)
+	}
+	all, err := f.at.List(t.Context())
+	if must(t, err); len(all) != 2 || all[0].Name != "b0" || all[1].Name != "b1" || all[0].Problem+all[1].Problem != "" || all[1].Chain != 2 {
+		t.Errorf("cut short there are %+v", all)
+	}
+	rest := sent(t, from, me, "b3", "b0", "b1")
+	if len(rest) >= len(wire) {
+		t.Errorf("what is there is sent again: %d bytes of %d", len(rest), len(wire))
+	}
+	b, err := f.at.Import(t.Context(), file(t, rest), "b3", knows(me))
+	if must(t, err); b.Chain != 4 || b.From != "edge-01" || b.Verified.IsZero() || b.Parent.Name != "b2" {
+		t.Errorf("it came as %+v", b)
+	}
+	if got, want := restored(t, f.at, "b3"), contents(t, dir, ids); got != want {
+		t.Errorf("it gives\n%s, want\n%s", got, want)
+	}
+	if newest, err := f.own.Newest(t.Context()); err != nil || newest[web.CTID].Name != "far:b3" {
+		t.Errorf("the newest is %+v, %v", newest, err)
+	}
+	if err := f.at.Remove(t.Context(), "b0"); !errors.Is(err, container.ErrBusy) {
+		t.Errorf("a backup that b1 needs is removed: %v", err)
+	}
+	b, err = f.own.Import(t.Context(), file(t, sent(t, f.at, f.id, "b3")), "b3", knows(f.id)) // and on
+	if must(t, err); b.Chain != 4 || restored(t, f.own, "b3") != contents(t, dir, ids) {
+		t.Errorf("it went on as %+v", b)
+	}
+	f.change(t, "b1", 20)
+	if _, err := f.at.Import(t.Context(), file(t, wire), "b3", knows(me)); !errors.Is(err, container.ErrExists) || !strings.Contains(err.Error(), "b1") {
+		t.Errorf("over a damaged one of that name: %v", err)
+	}
+	if _, err := f.at.Export(t.Context(), "b3", new(bytes.Buffer), f.id.Sign); !errors.Is(err, backup.ErrArchive) || !strings.Contains(err.Error(), "b1") {
+		t.Errorf("over a damaged one it goes: %v", err)
 	}
 }
 

@@ -271,7 +271,7 @@ func (s Store) Image(ctx context.Context, name string) (Manifest, container.Imag
 	i := m.Image
 	i.Reference, i.Copy, i.Layers = "backup "+name, true, nil
 	for _, p := range parts {
-		own := container.Layer{Path: p.path, DiffID: p.DiffID, Plain: true, Delta: p.Parent != nil}
+		own := container.Layer{Path: p.of, DiffID: p.DiffID, Plain: true, Delta: p.Parent != nil}
 		if len(p.Volumes) > 0 {
 			own.Bytes = p.Volumes[0].Offset
 		}

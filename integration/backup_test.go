@@ -123,15 +123,31 @@ func TestBackups(t *testing.T) {
 				w.must(t, "ct", "rm", "edge-01/again", "--yes")
 			}
 			w.cli(t, "backup", "rm", "edge-01", name+"-1", "--yes").exits(t, 1, "needed to restore "+name+"-2")
-			w.cli(t, "backup", "copy", "edge-01", name+"-1", "edge-02").exits(t, 1, "full backup")
+			w.must(t, "backup", "copy", "edge-01", name+"-1", "edge-02")
+			w.must(t, "backup", "copy", "edge-01", name+"-2", "edge-02") // two of three are there
+			all = show[[]api.Backup](t, w, "backup", "ls", "edge-02")
+			for i := range 3 {
+				at := slices.IndexFunc(all, func(b api.Backup) bool { return b.Name == fmt.Sprint(name, "-", i) })
+				if at < 0 || all[at].From != "edge-01" || all[at].Chain != i+1 || all[at].Problem != "" || all[at].Verified == nil {
+					t.Fatalf("of %s edge-02 has %+v", name, all)
+				}
+			}
 			file := filepath.Join(h.path("backups"), name+"-0.hostler-backup")
 			raw := []byte(read(t, file))
 			raw[len(raw)/2] ^= 1
 			write(t, file, string(raw))
 			w.cli(t, "backup", "verify", "edge-01", name+"-2").exits(t, 1, name+"-0")
 			w.cli(t, "backup", "restore", "edge-01/again", "--from", name+"-2").exits(t, 1, "cannot be used")
+			if name == "grows" { // edge-02 has LXC alone
+				w.must(t, "backup", "restore", "edge-02/again", "--from", name+"-2", "--start")
+				if out := w.must(t, "exec", "edge-02/again", "--", "sh", "-c", "cat /root/state; test -L /root/old && echo link; ls -A /root | grep -c wh; stat -c %u:%g /root/state"); out != "three\nlink\n0\n7:8\n" {
+					t.Errorf("on the other host it has %q", out)
+				}
+				w.must(t, "ct", "rm", "edge-02/again", "--yes")
+			}
 			for _, i := range []string{"-2", "-1", "-0"} {
 				w.must(t, "backup", "rm", "edge-01", name+i, "--yes")
+				w.must(t, "backup", "rm", "edge-02", name+i, "--yes")
 			}
 		}
 	})

@@ -67,25 +67,56 @@ func backupPoints(t *testing.T) {
 		}
 		ask(protocol.Spec{Kind: protocol.KindDestroy, Target: id, Args: &protocol.StopArgs{GraceMS: 100}})
 	}
-	var wire bytes.Buffer
-	bring := func(t *testing.T) {
-		if wire.Len() == 0 {
-			id := c.step(t, l, protocol.Spec{Kind: protocol.KindBackupExport, Args: &protocol.BackupArgs{BackupName: data.BackupName{Backup: fmt.Sprintf("b%d", n)}}})
-			c.end(t, l, id)
-			c.insist(t, "reading the exported backup", func(ctx context.Context) error {
-				wire.Reset()
-				next, err := c.api.Output(ctx, client.Reading{Action: id.String(), FD: "stdout", Follow: true}, &wire)
-				if err == nil && next != -1 {
-					err = fmt.Errorf("its output ends at %d", next)
-				}
-				return err
-			})
-		}
-		untilWhole(t, func(name data.BackupName) {
-			ask(protocol.Spec{Kind: protocol.KindBackupImport, Args: &protocol.BackupImportArgs{BackupName: name, Input: c.payload(t, wire.Bytes())}})
+	exported := func(t *testing.T, name string) []byte {
+		t.Helper()
+		var wire bytes.Buffer
+		id := c.step(t, l, protocol.Spec{Kind: protocol.KindBackupExport, Args: &protocol.BackupExportArgs{BackupExport: data.BackupExport{BackupName: data.BackupName{Backup: name}}}})
+		c.end(t, l, id)
+		c.insist(t, "reading the exported backup", func(ctx context.Context) error {
+			wire.Reset()
+			next, err := c.api.Output(ctx, client.Reading{Action: id.String(), FD: "stdout", Follow: true}, &wire)
+			if err == nil && next != -1 {
+				err = fmt.Errorf("its output ends at %d", next)
+			}
+			return err
 		})
+		return wire.Bytes()
 	}
-	c.strikes(t, strike{"S44", l.victim, backUp}, strike{"S44", l.victim, bring}, strike{"S61", l.victim, goOn})
+	take := func(t *testing.T, name data.BackupName, wire []byte) {
+		ask(protocol.Spec{Kind: protocol.KindBackupImport, Args: &protocol.BackupImportArgs{BackupName: name, Input: c.payload(t, wire)}})
+	}
+	var wire []byte
+	bring := func(t *testing.T) {
+		if wire == nil {
+			wire = exported(t, fmt.Sprintf("b%d", n))
+		}
+		untilWhole(t, func(name data.BackupName) { take(t, name, wire) })
+	}
+	remove := func(name string) {
+		ask(protocol.Spec{Kind: protocol.KindBackupRemove, Args: &protocol.BackupArgs{BackupName: data.BackupName{Backup: name}}})
+	}
+	grown := newCTID()
+	ask(protocol.Spec{Kind: protocol.KindCreate, Target: grown, Name: "grown", Args: &protocol.CreateArgs{Template: "busybox"}})
+	for _, name := range []string{"low", "top"} {
+		ask(protocol.Spec{Kind: protocol.KindBackup, Target: grown, Args: &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: name}, Incremental: 7}}})
+	}
+	chain := exported(t, "top")
+	ask(protocol.Spec{Kind: protocol.KindDestroy, Target: grown, Args: &protocol.StopArgs{GraceMS: 100}})
+	remove("top")
+	// What is killed at the lower backup of a chain leaves nothing, or that one, which is whole; the
+	// next attempt brings the rest.
+	bringChain := func(t *testing.T) {
+		remove("low")
+		first := n + 1
+		untilWhole(t, func(name data.BackupName) { take(t, name, chain) })
+		if state := ask(protocol.Spec{Kind: protocol.KindBackupVerify, Args: &protocol.BackupArgs{BackupName: data.BackupName{Backup: "low"}}}); state != protocol.StateDone {
+			t.Errorf("the backup below it ends as %s", state)
+		}
+		for i := first; i <= n; i++ { // low can be removed then
+			remove(fmt.Sprintf("b%d", i))
+		}
+	}
+	c.strikes(t, strike{"S44", l.victim, backUp}, strike{"S44", l.victim, bring}, strike{"S61", l.victim, goOn}, strike{"S44", l.victim, bringChain})
 	if halves != 2 {
 		t.Errorf("%d backups were seen that were cut short, want the two that were killed before they had their names", halves)
 	}

@@ -39,6 +39,7 @@ type backupOptions struct {
 	incremental                                               int    // how many backups a chain may have
 	volumes                                                   bool   // their files are wanted too
 	measure                                                   bool   // only how much they take
+	leftOut                                                   []string
 	signing                                                   Signing
 
 	target                string
@@ -103,6 +104,7 @@ func (c Config) backupsCommand() *cobra.Command {
 		f.IntVar(&o.keepDaily, "keep-daily", 0, "of how many days one stays")
 		f.IntVar(&o.keepWeekly, "keep-weekly", 0, "of how many weeks one stays")
 		f.StringVar(&o.backup, "backup", "", "name of the backup")
+		f.StringArrayVar(&o.leftOut, "left-out", nil, "names of backups that the other host has")
 		cmd.AddCommand(sub)
 	}
 	return cmd
@@ -285,7 +287,7 @@ func shown(b backup.Backup) api.Backup {
 	if b.Encrypted != nil {
 		to = b.Encrypted.To
 	}
-	return api.Backup{CTID: string(b.CTID), Volumes: volumes, Verified: verified, Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, Entries: b.Entries, Problem: b.Problem, Scheduled: b.Scheduled, From: b.From, EncryptedTo: to, Parent: parent, Chain: b.Chain, ChainBytes: b.ChainBytes}
+	return api.Backup{CTID: string(b.CTID), Volumes: volumes, Verified: verified, Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, SHA256: b.SHA256, Entries: b.Entries, Problem: b.Problem, Scheduled: b.Scheduled, From: b.From, EncryptedTo: to, Parent: parent, Chain: b.Chain, ChainBytes: b.ChainBytes}
 }
 
 // listAll lists the backups of the host, and those of its targets. One that is not to be
@@ -318,9 +320,9 @@ func verifyBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 	return json.NewEncoder(out).Encode(shown(b))
 }
 
-// exportBackup writes a backup to the output.
+// exportBackup writes a backup, and those that it needs, to the output.
 func exportBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
-	_, err := s.Export(ctx, o.backup, out, backup.Seal(o.signing.Seal))
+	_, err := s.Export(ctx, o.backup, out, backup.Seal(o.signing.Seal), o.leftOut...)
 	return err
 }
 

@@ -149,6 +149,37 @@ func (n *BackupName) Check() error {
 	return checkName("backup", n.Backup)
 }
 
+// BackupExport asks for a backup as another host takes it.
+type BackupExport struct {
+	BackupName
+	LeftOut []string `json:"left_out,omitempty" example:"[\"web-20261123\"]" doc:"Of the backups that it holds and is laid over, those whose files the other host has: their manifests go alone. Versions before know of no increments and refuse it."`
+}
+
+// Check reports what is wrong with it.
+func (e *BackupExport) Check() error {
+	if len(e.LeftOut) > MaxChain {
+		return fmt.Errorf("left_out: it has %d names, want at most %d", len(e.LeftOut), MaxChain)
+	}
+	for _, name := range e.LeftOut {
+		if err := checkName("left_out", name); err != nil {
+			return err
+		}
+		if name == "" {
+			return errors.New("left_out: a name is empty")
+		}
+	}
+	return e.BackupName.Check()
+}
+
+// Flags returns the options of the agent's own command.
+func (e *BackupExport) Flags() []string {
+	all := e.BackupName.Flags()
+	for _, name := range e.LeftOut {
+		all = append(all, "--left-out="+name)
+	}
+	return all
+}
+
 // backupTime ends the name of a backup that nobody has named, and digest is how much of a
 // digest stands in it for the rest of a long name of a container.
 const (

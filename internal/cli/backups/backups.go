@@ -75,7 +75,7 @@ a restore of it reads, itself among them, and CHAIN-SIZE how long they are.`,
 	v := show.ListFlags(cmd)
 	cmd.RunE = a.OnHost(0, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, _ []string) error {
 		return show.Items(cmd.Context(), a.UI, v, noun(), func(ctx context.Context) ([]api.Backup, error) {
-			return dispatch.Listed[api.Backup](ctx, a.Dispatcher, r, host, "list the backups", protocol.Spec{Kind: protocol.KindBackupList, Args: &protocol.ExportArgs{}})
+			return listed(ctx, a.Dispatcher, r, host)
 		})
 	})
 	return cmd

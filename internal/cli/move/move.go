@@ -262,8 +262,7 @@ func (m *mover) do(ctx context.Context, s step) error {
 				return refused(m.ref.String(), strings.Join(why, "; "), "hostler host check "+string(m.to)+" --all")
 			}
 		}
-		_, err := backups.Copy(ctx, m.Dispatcher, m.r, data.BackupName{Backup: m.p.backup}, m.ref.Host, m.to)
-		return err
+		return backups.Copy(ctx, m.Dispatcher, m.r, data.BackupName{Backup: m.p.backup}, m.ref.Host, m.to)
 	case arrive:
 		if err := m.still(ctx); err != nil {
 			return err
