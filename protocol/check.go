@@ -206,8 +206,8 @@ func (a *AlertInfo) checkInfo() error {
 
 func (a *Alert) check() error { return a.checkInfo() }
 
-// checkHeld holds the containers of a lease or grant together.
-func checkHeld(list []LeaseHeld) error {
+// checkHeld checks the containers of a lease or grant, whose epochs are of the term most at most.
+func checkHeld(list []LeaseHeld, most Term) error {
 	if len(list) > MaxHeld {
 		return fmt.Errorf("%d unique containers, at most %d can be held", len(list), MaxHeld)
 	}
@@ -216,8 +216,8 @@ func checkHeld(list []LeaseHeld) error {
 		switch {
 		case l.CTID.IsZero() || seen[l.CTID]:
 			return fmt.Errorf("a container is missing or listed twice")
-		case l.Epoch.Term.Ring == 0 || l.Epoch.Term.Counter == 0 || l.Epoch.Counter == 0:
-			return fmt.Errorf("container %s has no epoch", l.CTID)
+		case l.Epoch.Term.Ring == 0 || l.Epoch.Term.Counter == 0 || l.Epoch.Counter == 0 || l.Epoch.Term.Compare(most) > 0:
+			return fmt.Errorf("container %s has epoch %s, want one of term %s at most", l.CTID, l.Epoch, most)
 		}
 		seen[l.CTID] = true
 	}
@@ -228,14 +228,14 @@ func (l *Lease) check() error {
 	if l.Number == 0 || l.Inst.IsZero() {
 		return fmt.Errorf("number or inst is missing")
 	}
-	return errors.Join(checkLength("boot", l.Boot, maxName), checkHeld(l.Held))
+	return errors.Join(checkLength("boot", l.Boot, maxName), checkHeld(l.Held, Term{MaxInteger, MaxInteger}))
 }
 
 func (g *Grant) check() error {
 	if g.TTLms < 1 || g.TTLms > MaxGrant.Milliseconds() {
 		return fmt.Errorf("ttl_ms: %d is not between 1 and %d", g.TTLms, MaxGrant.Milliseconds())
 	}
-	return checkHeld(g.Held)
+	return checkHeld(g.Held, g.Term)
 }
 
 func (a *Ack) check() error {

@@ -79,6 +79,8 @@ func stateViolations() map[string][]violation {
 		"grant": {
 			{"ttl_zero", p, set("ttl_ms", "0")}, {"ttl_negative", p, set("ttl_ms", "-1")}, {"ttl_beyond_an_hour", p, set("ttl_ms", "3600001")},
 			{"epoch_zero", p, set("held", "["+held(`{"term":{"ring":1,"counter":1},"counter":0}`)+"]")},
+			{"epoch_of_a_later_term", p, set("held", "["+held(`{"term":{"ring":5,"counter":10},"counter":1}`)+"]")},
+			{"epoch_of_a_later_ring", p, set("held", "["+held(fmt.Sprintf(`{"term":{"ring":%d,"counter":1},"counter":1}`, protocol.MaxInteger))+"]")},
 			{"member_unknown", p, set("tttl_ms", "1")},
 		},
 		"receipt": {

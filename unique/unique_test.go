@@ -221,3 +221,14 @@ func TestSuspicionLasts(t *testing.T) {
 		}
 	}
 }
+
+// TestNextRingWins: whatever epoch a stolen key has granted, a coordinator of the next ring
+// places the workload under a higher one.
+func TestNextRingWins(t *testing.T) {
+	w, _, _ := held()
+	stolen := protocol.Epoch{Term: protocol.Term{Ring: w.Epoch.Term.Ring, Counter: protocol.MaxInteger}, Counter: protocol.MaxInteger}
+	w, err := w.freed("its host has stopped it").Place(w.Host, protocol.Term{Ring: stolen.Term.Ring + 1, Counter: 1})
+	if err != nil || w.Epoch.Compare(stolen) <= 0 {
+		t.Errorf("it is placed under %s, %v, and the host has stored %s", w.Epoch, err, stolen)
+	}
+}
