@@ -7,9 +7,8 @@ package hostlink
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/wire"
@@ -235,12 +234,23 @@ const maxLooks = 64
 // Tick looks at all hosts: it sends again what no receipt covers, and marks silent
 // hosts. It is called each second.
 func (c *Conversations) Tick(ctx context.Context) {
-	var looks errgroup.Group
-	looks.SetLimit(maxLooks)
-	for _, l := range c.allLinks() {
-		looks.Go(func() error { l.tick(ctx); return nil })
+	eachOf(c.allLinks(), maxLooks, func(l *link) { l.tick(ctx) })
+}
+
+// eachOf calls do for each of all, for so many at a time, and returns when all calls have.
+// It begins no more goroutines than that: of ten thousand hosts almost none has anything to
+// do in a second, and a goroutine for each would cost more than the look at it.
+func eachOf[T any](all []T, atOnce int, do func(T)) {
+	var looks sync.WaitGroup
+	var next atomic.Int64
+	for range min(atOnce, len(all)) {
+		looks.Go(func() {
+			for i := next.Add(1); i <= int64(len(all)); i = next.Add(1) {
+				do(all[i-1])
+			}
+		})
 	}
-	_ = looks.Wait() // none fails
+	looks.Wait()
 }
 
 // Sealed sends the newest checkpoint to the hosts that it is about: what was

@@ -59,7 +59,7 @@ func (c *Conversations) link(h protocol.HostID) *link {
 func (c *Conversations) allLinks() []*link {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Collect(maps.Values(c.links))
+	return slices.AppendSeq(make([]*link, 0, len(c.links)), maps.Values(c.links))
 }
 
 // forget begins anew with a host that was readmitted.

@@ -159,6 +159,9 @@ func (l *link) pump() {
 	l.itemMu.Lock()
 	defer l.itemMu.Unlock()
 	defer l.out.clearExpiry()
+	if l.out.idle() {
+		return
+	}
 	now := l.c.base.Boot()
 	for _, name := range down {
 		heard, age, ok := l.presence.reachable(now)

@@ -2,6 +2,7 @@ package hostlink
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +22,10 @@ var down = [...]protocol.Stream{protocol.StreamControl, protocol.StreamOrder}
 type outbox struct {
 	store protocol.StoreID // of the coordinator's database
 
+	// The maps, those of the streams too, are made when something is put into them: most
+	// hosts are sent nothing for a long time.
 	mu        sync.Mutex
-	streams   map[protocol.Stream]*sending
+	streams   [len(down)]sending
 	expiry    map[protocol.ActionID]int64 // start budgets of orders that were numbered and not sent yet
 	receipted map[protocol.ActionID]int64 // when orders were acknowledged, to be noted with what is written next
 }
@@ -39,12 +42,25 @@ type sending struct {
 func (b *outbox) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.streams = make(map[protocol.Stream]*sending)
-	for _, name := range down {
-		b.streams[name] = &sending{items: make(map[uint64]core.Item)}
+	b.streams = [len(down)]sending{}
+	b.expiry, b.receipted = nil, nil
+}
+
+// stream returns a stream to the host, nil for a stream that is none. It is called with mu
+// held.
+func (b *outbox) stream(name protocol.Stream) *sending {
+	if i := slices.Index(down[:], name); i >= 0 {
+		return &b.streams[i]
 	}
-	b.expiry = make(map[protocol.ActionID]int64)
-	b.receipted = make(map[protocol.ActionID]int64)
+	return nil
+}
+
+// set puts an entry into a map, which is made if there is none.
+func set[K comparable, V any](m *map[K]V, key K, v V) {
+	if *m == nil {
+		*m = make(map[K]V)
+	}
+	(*m)[key] = v
 }
 
 // add takes items that a transaction has numbered.
@@ -62,16 +78,16 @@ func (b *outbox) addOrders(given []order) {
 	defer b.mu.Unlock()
 	for _, o := range given {
 		b.addItem(o.on, o.Item)
-		b.expiry[o.Action] = o.expiresMS
+		set(&b.expiry, o.Action, o.expiresMS)
 	}
 }
 
 func (b *outbox) addItem(name protocol.Stream, it core.Item) {
-	s := b.streams[name]
+	s := b.stream(name)
 	if it.N > s.newest.N {
 		s.newest = protocol.Position{Store: b.store, Stream: name, N: it.N, H: it.H}
 	}
-	s.items[it.N] = it
+	set(&s.items, it.N, it)
 }
 
 // begin takes what a proven hello has shown of a stream. A control may have got
@@ -80,7 +96,7 @@ func (b *outbox) addItem(name protocol.Stream, it core.Item) {
 func (b *outbox) begin(name protocol.Stream, st core.StreamState, adopt bool, now time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.streams[name]
+	s := b.stream(name)
 	if adopt || st.Pos.N > s.newest.N {
 		s.newest = st.Pos
 	}
@@ -88,11 +104,23 @@ func (b *outbox) begin(name protocol.Stream, st core.StreamState, adopt bool, no
 	s.resend.Connected()
 }
 
+// idle reports that nothing waits to be sent, or to be acknowledged.
+func (b *outbox) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.streams {
+		if s := &b.streams[i]; !s.resend.Idle(s.newest.N) {
+			return false
+		}
+	}
+	return true
+}
+
 // due returns the numbers of the items that are to be sent now.
 func (b *outbox) due(name protocol.Stream, now time.Duration) (first, last uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.streams[name]
+	s := b.stream(name)
 	return s.resend.Due(s.newest.N, now, jitter())
 }
 
@@ -100,7 +128,7 @@ func (b *outbox) due(name protocol.Stream, now time.Duration) (first, last uint6
 func (b *outbox) item(name protocol.Stream, n uint64) (core.Item, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	it, ok := b.streams[name].items[n]
+	it, ok := b.stream(name).items[n]
 	return it, ok
 }
 
@@ -108,7 +136,7 @@ func (b *outbox) item(name protocol.Stream, n uint64) (core.Item, bool) {
 func (b *outbox) keep(name protocol.Stream, it core.Item) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.streams[name].items[it.N] = it
+	set(&b.stream(name).items, it.N, it)
 }
 
 // takeExpiry returns, once, when the start budget of an order ends that was
@@ -134,7 +162,7 @@ func (b *outbox) sent() []protocol.Position {
 	defer b.mu.Unlock()
 	all := []protocol.Position{}
 	for _, name := range [...]protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
-		p := b.streams[name].newest
+		p := b.stream(name).newest
 		p.Store, p.Stream = b.store, name
 		all = append(all, p)
 	}
@@ -145,7 +173,7 @@ func (b *outbox) sent() []protocol.Position {
 func (b *outbox) acked(name protocol.Stream) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.streams[name].freed.N
+	return b.stream(name).freed.N
 }
 
 // ack takes what the host has durably: it is not sent again, and its rows go
@@ -155,8 +183,8 @@ func (b *outbox) ack(all []protocol.Position, now time.Duration, nowMS int64) (f
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, have := range all {
-		s, ok := b.streams[have.Stream]
-		if !ok || have.Store != b.store {
+		s := b.stream(have.Stream)
+		if s == nil || have.Store != b.store {
 			continue
 		}
 		if have.N > s.newest.N {
@@ -186,7 +214,7 @@ func (b *outbox) forgetItems(s *sending, upTo uint64, nowMS int64) {
 		}
 		delete(s.items, n)
 		if !it.Action.IsZero() {
-			b.receipted[it.Action] = nowMS
+			set(&b.receipted, it.Action, nowMS)
 		}
 	}
 }
@@ -197,7 +225,7 @@ func (b *outbox) takeFreed() []protocol.Position {
 	defer b.mu.Unlock()
 	var all []protocol.Position
 	for _, name := range down {
-		if s := b.streams[name]; s.freed.N > 0 {
+		if s := b.stream(name); s.freed.N > 0 {
 			all, s.freed = append(all, s.freed), protocol.Position{}
 		}
 	}
@@ -210,7 +238,7 @@ func (b *outbox) putBack(acked []protocol.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, have := range acked {
-		if s := b.streams[have.Stream]; have.N > s.freed.N {
+		if s := b.stream(have.Stream); have.N > s.freed.N {
 			s.freed = have
 		}
 	}
@@ -221,7 +249,7 @@ func (b *outbox) free(freed map[protocol.Stream]uint64, now time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for name, n := range freed {
-		b.streams[name].resend.Freed(n, now, jitter())
+		b.stream(name).resend.Freed(n, now, jitter())
 	}
 }
 

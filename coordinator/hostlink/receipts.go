@@ -18,8 +18,8 @@ const maxCredits = 64
 // called from any goroutine, and never wait.
 type receipts struct {
 	mu      sync.Mutex
-	up      map[protocol.Stream]protocol.Position // durable here
-	credits map[creditKey]protocol.Credit         // output to ask for
+	up      map[protocol.Stream]protocol.Position // durable here; nil until something is
+	credits map[creditKey]protocol.Credit         // output to ask for; nil until there is some
 	owed    bool                                  // something that the host must learn has changed since the newest receipt
 	full    bool                                  // the next receipt asks for a full heartbeat
 	lease   bool                                  // the next receipt asks for a lease
@@ -42,10 +42,7 @@ type creditKey struct {
 func (r *receipts) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.up = make(map[protocol.Stream]protocol.Position)
-	if r.credits == nil {
-		r.credits = make(map[creditKey]protocol.Credit)
-	}
+	r.up = nil
 }
 
 // connected is called for each newest hello: its connection was told no
@@ -79,7 +76,7 @@ func (r *receipts) arrived(up []protocol.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range up {
-		r.up[p.Stream] = p
+		set(&r.up, p.Stream, p)
 	}
 }
 
@@ -125,7 +122,7 @@ func (r *receipts) credit(cr protocol.Credit) {
 	if cr.FD == protocol.Samples { // a host waits for one answer at a time, and chooses the ids
 		key = creditKey{fd: cr.FD}
 	}
-	r.credits[key] = cr
+	set(&r.credits, key, cr)
 	r.owed = true
 }
 

@@ -164,6 +164,10 @@ func (r *Resend) Due(newest uint64, now time.Duration, jitter float64) (first, l
 // receipt.
 func (r *Resend) Wake() (time.Duration, bool) { return r.at, r.high > r.low }
 
+// Idle reports that Due sends nothing, now and later, until there is an item beyond newest or
+// a new connection.
+func (r *Resend) Idle(newest uint64) bool { return r.high == r.low && newest <= r.low }
+
 func (r *Resend) delay(jitter float64) time.Duration {
 	d := lastDelay
 	if r.tries < 5 {

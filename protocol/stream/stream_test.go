@@ -100,8 +100,9 @@ func TestResend(t *testing.T) {
 	var r stream.Resend
 	ask := func(newest uint64, at time.Duration, want due) {
 		t.Helper()
-		if first, last := r.Due(newest, at, 0); (due{first, last}) != want {
-			t.Errorf("at %s: %d to %d, want %d to %d", at, first, last, want.first, want.last)
+		idle := r.Idle(newest)
+		if first, last := r.Due(newest, at, 0); (due{first, last}) != want || idle && first <= last {
+			t.Errorf("at %s: %d to %d, want %d to %d; idle before: %t", at, first, last, want.first, want.last, idle)
 		}
 	}
 	none := due{1, 0}
@@ -130,6 +131,9 @@ func TestResend(t *testing.T) {
 	r.Freed(5, at+time.Second, 0)
 	if _, ok := r.Wake(); ok {
 		t.Error("everything is free, and something waits")
+	}
+	if !r.Idle(5) || r.Idle(6) {
+		t.Errorf("idle with all items free: %t, with one more: %t", r.Idle(5), r.Idle(6))
 	}
 	ask(5, at+time.Hour, none)
 	ask(100, at+time.Hour, due{6, 5 + stream.Window})
