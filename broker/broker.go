@@ -59,7 +59,7 @@ type Config struct {
 	// accepted. It is asked at each connect and at each Recheck. Default: none is.
 	Revoked func(*x509.Certificate) bool
 	// Ingest takes each message that a host sent, and each will that the broker
-	// published for one. It is called from the connection's reader, concurrently
+	// published for one. It is called while the connection's reader waits, concurrently
 	// for different connections, in order for one. It should hand over and return:
 	// while it waits, that connection is not read, and no other is held up. The
 	// payload is the callee's to keep but not to change. An error is counted and
@@ -160,6 +160,7 @@ type Server struct {
 
 	closing atomic.Bool
 	wg      sync.WaitGroup // one per connection
+	crew    *crew          // ends after those
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}  // all, from accept on
@@ -182,6 +183,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg:      cfg,
+		crew:     newCrew(),
 		rules:    rules{fleet: cfg.Fleet},
 		begun:    time.Now(),
 		conns:    make(map[*conn]struct{}),
@@ -234,6 +236,7 @@ func (s *Server) Run(ctx context.Context) error {
 		<-down
 	}
 	s.wg.Wait()
+	s.crew.end()
 	if closeErr := s.mqtt.Close(); closeErr != nil {
 		return fmt.Errorf("closing the broker: %w", closeErr)
 	}

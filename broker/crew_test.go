@@ -1,7 +1,6 @@
-package hostlink
+package broker
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -9,34 +8,16 @@ import (
 )
 
 // TestCrew: one goroutine does what comes one after the other, as many as are needed do
-// what comes together, and none is left after a rest or at the end of the process.
+// what comes together, callers do what is more than that themselves, and none is left after
+// a rest or at the end.
 func TestCrew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, end := context.WithCancel(t.Context())
-		var mu sync.Mutex
-		began, alive, open := 0, 0, true
-		c := newCrew(ctx, func(fn func()) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			if !open {
-				return false
-			}
-			began, alive = began+1, alive+1
-			go func() {
-				fn()
-				mu.Lock()
-				defer mu.Unlock()
-				alive--
-			}()
-			return true
-		})
-		are := func(when string, wantBegan, wantAlive int) {
+		c := newCrew()
+		are := func(when string, want int) {
 			t.Helper()
 			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			if began != wantBegan || alive != wantAlive {
-				t.Errorf("%s: %d have begun and %d are there, want %d and %d", when, began, alive, wantBegan, wantAlive)
+			if got := len(c.seats); got != want {
+				t.Errorf("%s: %d are there, want %d", when, got, want)
 			}
 		}
 		done := 0
@@ -44,27 +25,39 @@ func TestCrew(t *testing.T) {
 			c.do(func() { done++ })
 			synctest.Wait() // it waits for the next job
 		}
-		are("one after the other", 1, 1)
-		var together sync.WaitGroup
-		gate := make(chan struct{})
-		for range 50 {
-			together.Go(func() { c.do(func() { <-gate }) })
+		are("one after the other", 1)
+		var mu sync.Mutex
+		together := func(n int) {
+			t.Helper()
+			var all sync.WaitGroup
+			gate := make(chan struct{})
+			began := 0
+			for range n {
+				all.Go(func() {
+					c.do(func() {
+						mu.Lock()
+						began++
+						mu.Unlock()
+						<-gate
+					})
+				})
+			}
+			are("together", min(n, crewSize))
+			if began != n {
+				t.Errorf("%d of %d jobs have begun", began, n)
+			}
+			close(gate)
+			all.Wait()
 		}
-		are("together", 50, 50)
-		close(gate)
-		together.Wait()
+		together(50)
+		together(2 * crewSize)
 		<-time.After(crewRest + time.Second)
-		are("after a rest", 50, 0)
+		are("after a rest", 0)
 		c.do(func() { done++ })
-		are("again", 51, 1)
-		end()
-		are("at the end of the process", 51, 0)
-		mu.Lock()
-		open = false
-		mu.Unlock()
-		c.do(func() { done++ })
-		if done != 102 {
-			t.Errorf("%d jobs were done, want 102", done)
+		are("again", 1)
+		c.end()
+		if done != 101 || len(c.seats) != 0 {
+			t.Errorf("%d jobs were done and %d are there at the end, want 101 and 0", done, len(c.seats))
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 
 // hook is where the library asks and tells. All its methods but OnACLCheck for
 // reading and OnPublishDropped run on the reader of the connection they are
-// about.
+// about, or on one of the crew while that reader waits; see [hook.carry].
 type hook struct {
 	mochi.HookBase
 	server *Server
@@ -128,12 +128,39 @@ func (h *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 		if pk.FixedHeader.Qos > 1 {
 			return h.end(c, pk, "QoS 2 is not served")
 		}
+		if !c.bulk { // of a stream of chunks, few connections are busy for long
+			return h.carry(cl, pk)
+		}
 	case packets.Subscribe:
 		if c.filters += len(pk.Filters); c.filters > maxFilters {
 			return h.end(c, pk, "too many subscriptions")
 		}
 	}
 	return pk, nil
+}
+
+// carried stands for a packet that needs nothing more: the acknowledgement of a message that
+// was never sent, as no message has the number 0, is ignored.
+var carried = packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}}
+
+// carry has one of the crew do with a publish what the library would do with it next, on the
+// reader of the connection, whose stack that makes as deep as twice what it needs to wait.
+// The reader waits, so the order of what it reads stays. A failure ends the connection as it
+// does there.
+func (h *hook) carry(cl *mochi.Client, pk packets.Packet) (packets.Packet, error) {
+	s := h.server
+	var err error
+	s.crew.do(func() {
+		err = s.mqtt.InjectPacket(cl, pk)
+		var code packets.Code
+		if errors.As(err, &code) && code.Code >= packets.ErrUnspecifiedError.Code && cl.Properties.ProtocolVersion == 5 {
+			_ = s.mqtt.DisconnectClient(cl, code) // it ends either way
+		}
+	})
+	if err != nil {
+		return pk, fmt.Errorf("%w: %w", packets.ErrRejectPacket, err)
+	}
+	return carried, nil
 }
 
 // end makes the library end the connection as broken, so that its will goes out.
@@ -192,7 +219,7 @@ func (h *hook) OnPublish(cl *mochi.Client, pk packets.Packet) (packets.Packet, e
 // is cut off: a client that only reads cannot know that there was more, and sees what
 // is retained when it comes back. Hosts and coordinators stay, as what they
 // miss is repeated until they receipt it. It must not wait: it runs on the
-// reader of the connection that published.
+// reader of the connection that published, or in its place.
 func (h *hook) OnPublishDropped(cl *mochi.Client, _ packets.Packet) {
 	h.server.count.slowDrops.Add(1)
 	if c := connOf(cl); c != nil && c.name.Kind == san.Viewer {

@@ -153,7 +153,6 @@ type Conversations struct {
 	base *core.Base
 	wire *wire.Wire
 	cfg  Config
-	crew *crew
 
 	mu       sync.Mutex
 	links    map[protocol.HostID]*link
@@ -181,7 +180,7 @@ func New(base *core.Base, w *wire.Wire) *Conversations {
 // Join gives the conversations the rooms that they work with, some of which are
 // made with the conversations. It is called once, before anything is said.
 func (c *Conversations) Join(cfg Config) {
-	c.cfg, c.crew = cfg, newCrew(c.base.Ctx, cfg.Start)
+	c.cfg = cfg
 }
 
 // old returns the conversation with a host, nil if there is none.

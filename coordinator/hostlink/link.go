@@ -91,8 +91,7 @@ func (c *Conversations) Ingest(topic string, payload []byte) error {
 	}
 	in := inbound{t.Channel, topic, payload}
 	if t.Channel == protocol.ChannelLease && l.presence.alive() {
-		c.crew.do(func() { err = l.onLease(in) })
-		return c.wire.Refuse(topic, err)
+		return c.wire.Refuse(topic, l.onLease(in))
 	}
 	box := &l.inbox
 	switch t.Channel {
