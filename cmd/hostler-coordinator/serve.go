@@ -398,18 +398,20 @@ func (s *server) publishDocument(c protocol.Channel, b []byte, err error) {
 
 // Collecting garbage costs by its frequency, and a small heap is collected
 // often: of a coordinator with few hosts it takes a tenth of all it does. So the
-// heap may grow by spareHeap between two collections, or by itself if it is
-// larger than that.
+// heap may grow by spareHeap between two collections, or by half of what is to be
+// looked at if that is more: with ten thousand hosts their connections hold several
+// hundred MB, and the runtime's default would let the heap grow by as much again.
 const (
 	spareHeap  = 64 << 20
-	minPercent = 100 // the runtime's default
+	minPercent = 50
 	maxPercent = 400
 	paceEvery  = 10 * time.Second
 )
 
-// percent is the pace for a heap of which so many bytes live.
-func percent(live uint64) int {
-	return int(min(maxPercent, max(minPercent, spareHeap*100/max(live, 1))))
+// percent is the pace when a collection has so many bytes to look at: those that live in the
+// heap, and those of stacks. The runtime counts both.
+func percent(bytes uint64) int {
+	return int(min(maxPercent, max(minPercent, spareHeap*100/max(bytes, 1))))
 }
 
 // pace sets the pace of collections as the heap grows and shrinks, and gives it
@@ -421,10 +423,10 @@ func pace(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(maxPercent))
 	t := time.NewTicker(paceEvery)
 	defer t.Stop()
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	looked := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	for {
-		metrics.Read(live)
-		debug.SetGCPercent(percent(live[0].Value.Uint64()))
+		metrics.Read(looked)
+		debug.SetGCPercent(percent(looked[0].Value.Uint64() + looked[1].Value.Uint64()))
 		select {
 		case <-ctx.Done():
 			return nil
