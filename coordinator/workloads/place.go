@@ -214,7 +214,9 @@ func (r *Room) forget(ctx context.Context, w *workload, why string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.all, w.CTID)
+	delete(r.open, w.CTID)
 	r.held.remove(w)
+	r.news.moved()
 	return nil
 }
 
@@ -234,7 +236,7 @@ func (r placer) place(ctx context.Context) error {
 	v := r.view()
 	asked := []*workload{}
 	leaving := false // some are on their way already
-	for _, w := range r.all {
+	for _, w := range r.open {
 		if w.Phase == unique.Held && w.Pending.IsZero() && w.Epoch.Counter > 1 && w.named == (protocol.Seq{}) && !v.Settling() {
 			asked = append(asked, w)
 		}
@@ -242,7 +244,7 @@ func (r placer) place(ctx context.Context) error {
 		leaving = leaving || w.Leaves() && w.Phase != unique.Free
 	}
 	changed := r.changed
-	due := changed || v.NowMS-r.placedMS >= retry.Milliseconds()
+	due := changed || v.NowMS-r.placedMS >= retry.Milliseconds() && index{r.Room}.unplaced()
 	due = due && len(r.all) > 0 && !v.Settling() && !r.ourSide(v)
 	if due {
 		r.changed, r.placedMS = false, v.NowMS

@@ -52,6 +52,16 @@ func (s *stage) Closed(h protocol.HostID) string {
 // Off implements [Fencing].
 func (s *stage) Off(h protocol.HostID) (device, person bool) { return s.off[h], false }
 
+// Offs implements [Fencing].
+func (s *stage) Offs() (all []protocol.HostID) {
+	for h, off := range s.off {
+		if off {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
 var ctid = protocol.CTID{0, 0, 0, 0, 0, 0, 0x70, 0, 0x80, 1}
 
 func newStage(t *testing.T) *stage {
@@ -110,6 +120,7 @@ func (s *stage) later(d time.Duration) {
 	for end := s.now + d.Milliseconds(); s.now < end; {
 		s.now += 1000
 		s.Tick(s.Context())
+		s.noted()
 	}
 }
 
@@ -333,6 +344,7 @@ func TestDeniedOnlyWhenTaken(t *testing.T) {
 	s := born(t, "none")
 	s.mu.Lock()
 	s.all[ctid].Moves = true
+	index{s.Room}.note(s.all[ctid])
 	s.mu.Unlock()
 	before, _ := s.renew("a", protocol.Seq{}) // named still
 	s.later(time.Second)                      // withheld
@@ -580,6 +592,7 @@ func TestStuck(t *testing.T) {
 	e := s.only().Epoch
 	s.mu.Lock()
 	s.all[ctid].Moves = true
+	index{s.Room}.note(s.all[ctid])
 	s.mu.Unlock()
 	for range 14 {
 		s.renew("a", protocol.Seq{}, protocol.LeaseHeld{CTID: ctid, Epoch: e, Running: true})
