@@ -243,11 +243,13 @@ func (r placer) place(ctx context.Context) error {
 		// One that is free and waits for room holds up no others.
 		leaving = leaving || w.Leaves() && w.Phase != unique.Free
 	}
-	changed := r.changed
-	due := changed || v.NowMS-r.placedMS >= retry.Milliseconds() && index{r.Room}.unplaced()
-	due = due && len(r.all) > 0 && !v.Settling() && !r.ourSide(v)
-	if due {
-		r.changed, r.placedMS = false, v.NowMS
+	// While our own side is suspected nothing leaves a host, and what has changed is kept for
+	// when it is not. What is free is so by a proof, as that a person has had its host switched
+	// off: that is placed.
+	changed, ours := r.changed, r.ourSide(v)
+	due := changed && !ours || v.NowMS-r.placedMS >= retry.Milliseconds() && (changed || index{r.Room}.unplaced())
+	if due = due && len(r.all) > 0 && !v.Settling(); due {
+		r.changed, r.placedMS = changed && ours, v.NowMS
 	}
 	r.mu.Unlock()
 	var failed error
@@ -270,7 +272,7 @@ func (r placer) place(ctx context.Context) error {
 	}
 	waiting, err := r.placeFree(ctx, s)
 	failed = errors.Join(failed, err)
-	if !leaving && (changed || waiting || s.disturbed()) {
+	if !leaving && !ours && (changed || waiting || s.disturbed()) {
 		failed = errors.Join(failed, r.leave(ctx, s))
 	}
 	return failed
