@@ -172,7 +172,7 @@ func (c *Config) validate() error {
 	}
 	c.MinSelfFence = cmp.Or(c.MinSelfFence, unique.FenceGuard)
 	c.Copies = cmp.Or(c.Copies, unique.StopStale)
-	if c.FencePolicy == (fence.Policy{}) {
+	if c.FencePolicy.Order == "" {
 		c.FencePolicy = fence.DefaultPolicy()
 	}
 	if err := c.FencePolicy.Check(); err != nil {

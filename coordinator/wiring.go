@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -42,6 +43,16 @@ func (f fencingOf) Closed(host protocol.HostID) string { return f.c.fencing.Clos
 
 // Off implements [workloads.Fencing].
 func (f fencingOf) Off(host protocol.HostID) (device, person bool) { return f.c.fencing.Off(host) }
+
+// Offs implements [workloads.Fencing].
+func (f fencingOf) Offs() (all []protocol.HostID) {
+	for _, o := range f.c.fencing.Ops() {
+		if o.Off() && !slices.Contains(all, o.Host) {
+			all = append(all, o.Host)
+		}
+	}
+	return all
+}
 
 // Do implements [fencing.Hosts].
 func (f fencingOf) Do(ctx context.Context, host protocol.HostID, spec []byte, begins, ends time.Duration) (a core.Action, err error) {

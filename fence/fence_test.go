@@ -249,6 +249,41 @@ func TestTriggers(t *testing.T) {
 	}
 }
 
+// TestOrderOfASite: a site can have an order of its own, and what was begun by that says so.
+func TestOrderOfASite(t *testing.T) {
+	policy := DefaultPolicy()
+	policy.Order, policy.Sites = LeaseFirst, map[string]Order{"lab": DeviceFirst, "north": Auto}
+	if err := policy.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		site   string
+		pinned bool
+		want   string // the evidence of the order; empty: it is not fenced
+	}{
+		"no site":               {"", false, ""},
+		"the order of all":      {"south", false, ""},
+		"a device first":        {"lab", true, "a device comes before the end of the lease at site lab (fence.first_at: lab=device)"},
+		"where nothing else is": {"north", false, "a device comes before the end of the lease at site north (fence.first_at: north=auto)"},
+		"where other work is":   {"north", true, ""},
+	} {
+		v := fleet(3, func(v *View) {
+			h := &v.Hosts[0]
+			v.Policy, h.Site, h.Pinned, h.Work[0].ByLease = policy, c.site, c.pinned, true
+		})
+		all := Judge(v)
+		if fenced := len(all) == 1 && slices.Contains(all[0].Evidence, c.want); fenced != (c.want != "") || len(all) > 1 {
+			t.Errorf("%s: %+v, want %q", name, all, c.want)
+		}
+	}
+	for site, order := range map[string]Order{"": Auto, "lab": "never"} {
+		policy.Sites = map[string]Order{site: order}
+		if err := policy.Check(); err == nil || !strings.Contains(err.Error(), "fence.first_at: ") {
+			t.Errorf("%s=%s: %v", site, order, err)
+		}
+	}
+}
+
 // TestOneAfterTheOther: of hosts that are lost together one is fenced, then the next.
 func TestOneAfterTheOther(t *testing.T) {
 	v := fleet(20)

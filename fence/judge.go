@@ -3,6 +3,7 @@ package fence
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,9 +24,13 @@ const (
 	DeviceFirst Order = "device"
 )
 
+func (o Order) known() bool { return o == Auto || o == LeaseFirst || o == DeviceFirst }
+
 // Policy is what a fleet wants of fencing.
 type Policy struct {
 	Order Order
+	// Sites are the orders of the sites that have one of their own.
+	Sites map[string]Order
 	// Action is what is done to a host: off or reboot.
 	Action Action
 	// Grace is how long after the end of its lease a host is waited for.
@@ -44,10 +49,18 @@ func DefaultPolicy() Policy {
 	return Policy{Order: Auto, Action: ActionReboot, Grace: 10 * time.Second, PerHour: 3, Reconnect: 30 * time.Second, Unfence: "auto"}
 }
 
+// OrderAt is the order of a site.
+func (p Policy) OrderAt(site string) Order { return cmp.Or(p.Sites[site], p.Order) }
+
 // Check refuses a policy that makes no sense.
 func (p Policy) Check() error {
+	for _, site := range slices.Sorted(maps.Keys(p.Sites)) {
+		if order := p.Sites[site]; site == "" || !order.known() {
+			return fmt.Errorf("fence.first_at: \"%.63s=%.20s\": use SITE=auto, SITE=lease or SITE=device", site, order)
+		}
+	}
 	switch {
-	case p.Order != Auto && p.Order != LeaseFirst && p.Order != DeviceFirst:
+	case !p.Order.known():
 		return fmt.Errorf("fence.first: %q: use auto, lease or device", p.Order)
 	case p.Action != ActionOff && p.Action != ActionReboot:
 		return fmt.Errorf("fence.action: %q: use reboot or off", p.Action)
@@ -191,6 +204,9 @@ func judge(h Host, v View) (d Verdict, ok bool) {
 	if len(needs) == 0 {
 		return d, false
 	}
+	if slices.ContainsFunc(needs, func(w Work) bool { return w.ByLease && d.Cause == CauseLost }) {
+		d.Evidence = append(d.Evidence, fmt.Sprintf("a device comes before the end of the lease%s (%s)", after(" at site ", h.Site), v.Policy.setting(h.Site)))
+	}
 	for _, w := range needs {
 		d.Work = append(d.Work, w.CTID)
 		d.Evidence = append(d.Evidence, w.Name+": "+w.Why)
@@ -200,7 +216,16 @@ func judge(h Host, v View) (d Verdict, ok bool) {
 }
 
 func deviceFirst(h Host, p Policy) bool {
-	return p.Order == DeviceFirst || p.Order == Auto && !h.Pinned
+	order := p.OrderAt(h.Site)
+	return order == DeviceFirst || order == Auto && !h.Pinned
+}
+
+// setting names the setting that gives a site its order.
+func (p Policy) setting(site string) string {
+	if p.Sites[site] != "" {
+		return fmt.Sprintf("fence.first_at: %s=%s", site, p.Sites[site])
+	}
+	return fmt.Sprintf("fence.first = %s", p.Order)
 }
 
 // spared says why a host is not fenced by what was done before: a workload that could not

@@ -76,6 +76,27 @@ func Schedule(seed uint64) World {
 	return w
 }
 
+// SingleSchedule draws a world in which one thing goes wrong, for a while or for good, and
+// everything can run on every host. So everything is to run again in time.
+func SingleSchedule(seed uint64) World {
+	w := plain(seed)
+	r := rand.New(rand.NewPCG(seed, 5))
+	w.Loss = 0
+	for i := range w.Hosts {
+		w.Hosts[i].Fence, w.Hosts[i].Pausable = unique.FenceReboot, false
+	}
+	for i := range w.Workloads {
+		w.Workloads[i].Size.CPU, w.Workloads[i].Keeps, w.Workloads[i].Data = 300, false, ""
+	}
+	kinds := []FaultKind{Cut, PowerOff, StopAgent, KillAgent, CutAll, Restart}
+	f := Fault{At: time.Duration(15_000+r.IntN(60_000)) * time.Millisecond, Kind: kinds[r.IntN(len(kinds))], Host: w.Hosts[r.IntN(len(w.Hosts))].Name, For: time.Duration(500+r.IntN(40_000)) * time.Millisecond}
+	if r.IntN(2) == 0 && f.Kind != CutAll && f.Kind != Restart {
+		f.For = 0 // it does not come back
+	}
+	w.Faults = []Fault{f}
+	return w
+}
+
 // FencedSchedule draws a world without an order of starts, with devices for all hosts but the first, and with their faults, one
 // at a time of each device: no code survives one that lies and is mixed up at once.
 func FencedSchedule(seed uint64) World {

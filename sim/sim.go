@@ -162,6 +162,7 @@ type play struct {
 	byName map[protocol.HostID]*host
 	head   *head
 	watch  *watch
+	alive  *alive
 	report Report
 
 	// names are those of the workloads, sorted: all else that is kept of a workload is kept
@@ -275,6 +276,7 @@ func run(w World, r rules) Report {
 	}
 	p.watch = newWatch(p)
 	p.head = newHead(p)
+	p.alive = newAlive(p)
 	for _, h := range p.hosts {
 		h.boot()
 	}
@@ -399,6 +401,7 @@ func (p *play) begin(f Fault) {
 		return
 	}
 	p.log("fault: %s %s", f.Kind, f.Host)
+	p.alive.changed()
 	switch f.Kind {
 	case Cut:
 		h.cut = true
@@ -431,6 +434,7 @@ func (p *play) begin(f Fault) {
 func (p *play) end(f Fault) {
 	h := p.byName[protocol.HostID(f.Host)]
 	p.log("over: %s %s", f.Kind, f.Host)
+	p.alive.changed()
 	switch f.Kind {
 	case Cut:
 		h.cut = false

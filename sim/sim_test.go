@@ -54,6 +54,22 @@ func TestNeverTwice(t *testing.T) {
 	}
 }
 
+// TestRunsAgainInTime plays schedules in which one thing goes wrong: everything runs again as
+// soon as a takeover and a start take.
+func TestRunsAgainInTime(t *testing.T) {
+	if w := SingleSchedule(1); promised(&w) == 0 {
+		t.Fatal("nothing is promised")
+	}
+	if got := playAll(t, (*seeds+2)/3, SingleSchedule, broken); 3*got.Takeovers < *seeds {
+		t.Errorf("%d takeovers in a third of %d schedules: the faults do nothing", got.Takeovers, *seeds)
+	}
+	for seed := range uint64(20) {
+		if w := Schedule(seed); promised(&w) != 0 {
+			t.Errorf("schedule %d has more than one fault, and a bound", seed)
+		}
+	}
+}
+
 // TestFencesByChance plays schedules with devices that fail: nothing runs twice, no host is
 // fenced twice for one loss, none while our own side has failed, and none that is back.
 func TestFencesByChance(t *testing.T) {
@@ -156,6 +172,9 @@ func TestSameSeedSameLog(t *testing.T) {
 	}
 }
 
+// runsNowhere is a mistake that breaks no rule but that everything runs again in time.
+const runsNowhere = "the end of a lease is never believed"
+
 // TestPlantedMistakesAreFound plants mistakes, one at a time, into the code that decides
 // and into hosts: schedules by chance find each.
 func TestPlantedMistakesAreFound(t *testing.T) {
@@ -212,6 +231,13 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 			}
 			return placement.Place(hosts, all, s)
 		}},
+		runsNowhere: {place: placement.Place, decide: func(w unique.Workload, h unique.Holder, v unique.View) (unique.Workload, bool) {
+			got, changed := unique.Decide(w, h, v)
+			if got.Phase == unique.Free && !h.Quiet && !h.Off {
+				return w, false
+			}
+			return got, changed
+		}},
 		"no epoch is raised": {place: placement.Place, decide: func(w unique.Workload, h unique.Holder, v unique.View) (unique.Workload, bool) {
 			got, changed := unique.Decide(w, h, v)
 			got.Epoch = w.Epoch
@@ -224,7 +250,7 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 			"our own side is not suspected": "our own side", "our own side is not suspected for long": "our own side", "nothing waits for others": "is placed before", "no epoch is raised": "under epoch",
 			"the drift is forgotten": "gets a new epoch while", "it is taken over one look too early": "gets a new epoch while", "maintenance is not asked for": "is in maintenance",
 			"an off is believed by its exit code": "counts as off, and is on", "a start is not judged when it happens": "without a grant",
-			"a host that is back is given work": "has not told what it has",
+			"a host that is back is given work": "has not told what it has", runsNowhere: "runs nowhere for longer than",
 		}[name], "at one time")
 		draw := Schedule
 		switch {
@@ -232,6 +258,8 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 			draw = FencedSchedule
 		case name == "the drift is forgotten", name == "it is taken over one look too early":
 			draw = tight
+		case name == runsNowhere:
+			draw = SingleSchedule
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -240,6 +268,9 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 					if strings.Contains(v, finds) {
 						t.Logf("schedule %d: %s", n, v)
 						return
+					}
+					if name == runsNowhere {
+						t.Fatalf("schedule %d: it breaks another rule first: %s", n, v)
 					}
 				}
 			}

@@ -19,6 +19,7 @@ func Invariants() []string {
 		"never a fence of a host that was back or was fenced already, nor while our own side had failed",
 		"never a lower level of devices after a higher one, nor more tries than a device may have",
 		"never a host that counts as off, and is on",
+		"never a workload that runs nowhere for longer than a takeover and a start take, after one fault, where each host proves its end and has room",
 	}
 }
 

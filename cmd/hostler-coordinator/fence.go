@@ -21,6 +21,7 @@ import (
 // fenceConfig is about hosts that are lost while unique containers may run there.
 type fenceConfig struct {
 	First     string   `toml:"first" takes:"restart" does:"What comes first where both the end of the lease and a fence device can show that a lost host runs nothing: auto (a device, but the lease where other containers run on the host), lease, or device."`
+	FirstAt   []string `toml:"first_at" takes:"restart" default:"none" does:"The sites (label site of a host) for which another order holds than fence.first, each as SITE=auto, SITE=lease or SITE=device."`
 	Action    string   `toml:"action" takes:"restart" does:"What a fence does to a host: reboot, or off. It is on again only after it was known to be off."`
 	Grace     int      `toml:"grace_seconds" takes:"restart" unit:"s" does:"How long a host is waited for after its lease has ended, before it is switched off."`
 	PerHour   int      `toml:"per_hour" takes:"restart" does:"How many hosts of one site (label site) are fenced within an hour at most, without a person. 0: none is without a person."`
@@ -40,8 +41,13 @@ func defaultFence() fenceConfig {
 }
 
 func (c fenceConfig) policy() fence.Policy {
+	sites := make(map[string]fence.Order, len(c.FirstAt))
+	for _, text := range c.FirstAt {
+		site, order, _ := strings.Cut(text, "=")
+		sites[site] = fence.Order(order)
+	}
 	return fence.Policy{
-		Order: fence.Order(c.First), Action: fence.Action(c.Action), Grace: time.Duration(c.Grace) * time.Second, PerHour: c.PerHour,
+		Order: fence.Order(c.First), Sites: sites, Action: fence.Action(c.Action), Grace: time.Duration(c.Grace) * time.Second, PerHour: c.PerHour,
 		Reconnect: time.Duration(c.Reconnect) * time.Second, Unfence: c.Unfence,
 	}
 }
@@ -57,7 +63,11 @@ func (c fenceConfig) check() error {
 			return fmt.Errorf("fence.witness: %q: use host:port", w)
 		}
 	}
-	return c.policy().Check()
+	p := c.policy()
+	if len(p.Sites) < len(c.FirstAt) {
+		return errors.New("fence.first_at: a site is named twice")
+	}
+	return p.Check()
 }
 
 // secret reads the secret of a fence device.

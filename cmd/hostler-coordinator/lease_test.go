@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hostler-io/hostler/broker"
+	"github.com/hostler-io/hostler/fence"
 )
 
 // TestUnsafeTimesAreRefused: the program does not start with times under which a host may
@@ -84,5 +85,32 @@ func TestRestartsNeedTime(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s and %d s: %v", c.fence, c.kill, err)
 		}
+	}
+}
+
+// TestOrderOfFencingBySite: a site has an order of its own, and what is no order is refused.
+func TestOrderOfFencingBySite(t *testing.T) {
+	for _, c := range []struct {
+		at   []string
+		want string // what is said; empty: it is taken
+	}{
+		{nil, ""},
+		{[]string{"north=lease", "lab=device"}, ""},
+		{[]string{"north"}, `fence.first_at: "north=": use SITE=auto`},
+		{[]string{"=lease"}, `fence.first_at: "=lease": use SITE=auto`},
+		{[]string{"north=soon"}, `fence.first_at: "north=soon": use SITE=auto`},
+		{[]string{"north=lease", "north=device"}, "fence.first_at: a site is named twice"},
+	} {
+		f := defaultFence()
+		f.FirstAt = c.at
+		err := f.check()
+		if c.want == "" && (err != nil || len(f.policy().Sites) != len(c.at)) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%q: %v, want %q", c.at, err, c.want)
+		}
+	}
+	f := defaultFence()
+	f.FirstAt = []string{"lab=device"}
+	if p := f.policy(); p.OrderAt("lab") != fence.DeviceFirst || p.OrderAt("north") != fence.Auto {
+		t.Errorf("the orders are %+v", p)
 	}
 }

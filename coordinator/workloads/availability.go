@@ -68,7 +68,8 @@ func (r *Room) putAvailability(ctx context.Context, by core.Actor, id protocol.H
 		return err
 	}
 	r.mu.Lock()
-	r.host(id).availability, r.changed = now, true
+	index{r}.avail(id, now)
+	r.changed = true
 	r.mu.Unlock()
 	r.base.Wake.Fire(core.EventsKey{})
 	return nil
@@ -82,8 +83,8 @@ func (r *Room) endMaintenance(ctx context.Context) (failed error) {
 	}
 	var ended []protocol.HostID
 	r.mu.Lock()
-	for id, h := range r.hosts {
-		if over(h.availability) {
+	for id := range r.news.closed {
+		if over(r.host(id).availability) {
 			ended = append(ended, id)
 		}
 	}

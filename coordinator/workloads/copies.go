@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -53,7 +54,7 @@ func (r *Room) Told(host protocol.HostID, all []protocol.Container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.host(host)
-	h.runs = runsOf(all)
+	index{r}.tells(host, all)
 	r.changed = r.changed || !h.told
 	h.told = true
 }
@@ -92,23 +93,11 @@ type finder struct{ *Room }
 func (r finder) suspected() map[protocol.HostID][]protocol.CTID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var all map[protocol.HostID][]protocol.CTID
-	for host, h := range r.hosts {
-		for id := range h.runs {
-			w := r.all[id]
-			if w == nil || w.Host == host && w.Phase != unique.Free {
-				continue
-			}
-			if all == nil {
-				all = make(map[protocol.HostID][]protocol.CTID)
-			}
-			all[host] = append(all[host], id)
-		}
-	}
+	all := maps.Clone(index{r.Room}.astray())
 	for host, ids := range all { // what else is told of these workloads counts with them
 		for _, id := range ids {
 			if w := r.all[id]; w.Host != host && !slices.Contains(all[w.Host], id) && r.host(w.Host).runs[id] {
-				all[w.Host] = append(all[w.Host], id)
+				all[w.Host] = append(slices.Clip(all[w.Host]), id)
 			}
 		}
 	}
@@ -307,7 +296,7 @@ func (r *Room) Concerns() map[protocol.HostID][]protocol.AlertInfo {
 			all[host] = append(all[host], warnings.New(warnings.SecondCopy, id.String(), fmt.Sprintf("unique container %s: %s; %s", w.Name, texts[i], rightful), now))
 		}
 	}
-	for _, w := range r.all {
+	for _, w := range r.open {
 		if w.Phase == unique.Free && now-sinceMS(w) >= waitsLong.Milliseconds() {
 			all[w.Host] = append(all[w.Host], warnings.New(warnings.RunsNowhere, w.CTID.String(), fmt.Sprintf("unique container %s runs on no host: %s", w.Name, w.Why), now))
 		}

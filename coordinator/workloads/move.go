@@ -61,6 +61,7 @@ func (r *Room) Move(ctx context.Context, by core.Actor, name string, to protocol
 	r.mu.Lock()
 	if w := r.all[w.CTID]; w != nil {
 		w.Move, r.changed = next.Move, true
+		index{r}.note(w)
 	}
 	r.mu.Unlock()
 	r.base.Wake.Fire(core.EventsKey{})
@@ -166,7 +167,7 @@ func (r mover) follow(ctx context.Context) (failed error) {
 	r.mu.Lock()
 	var moving, there []*workload
 	v := r.view()
-	for _, w := range r.all {
+	for _, w := range r.open {
 		switch {
 		case w.Moving() && !v.Settling() && !r.ourSide(v):
 			moving = append(moving, w)

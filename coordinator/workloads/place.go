@@ -214,7 +214,9 @@ func (r *Room) forget(ctx context.Context, w *workload, why string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.all, w.CTID)
+	delete(r.open, w.CTID)
 	r.held.remove(w)
+	r.news.moved()
 	return nil
 }
 
@@ -234,18 +236,20 @@ func (r placer) place(ctx context.Context) error {
 	v := r.view()
 	asked := []*workload{}
 	leaving := false // some are on their way already
-	for _, w := range r.all {
+	for _, w := range r.open {
 		if w.Phase == unique.Held && w.Pending.IsZero() && w.Epoch.Counter > 1 && w.named == (protocol.Seq{}) && !v.Settling() {
 			asked = append(asked, w)
 		}
 		// One that is free and waits for room holds up no others.
 		leaving = leaving || w.Leaves() && w.Phase != unique.Free
 	}
-	changed := r.changed
-	due := changed || v.NowMS-r.placedMS >= retry.Milliseconds()
-	due = due && len(r.all) > 0 && !v.Settling() && !r.ourSide(v)
-	if due {
-		r.changed, r.placedMS = false, v.NowMS
+	// While our own side is suspected nothing leaves a host, and what has changed is kept for
+	// when it is not. What is free is so by a proof, as that a person has had its host switched
+	// off: that is placed.
+	changed, ours := r.changed, r.ourSide(v)
+	due := changed && !ours || v.NowMS-r.placedMS >= retry.Milliseconds() && (changed || index{r.Room}.unplaced())
+	if due = due && len(r.all) > 0 && !v.Settling(); due {
+		r.changed, r.placedMS = changed && ours, v.NowMS
 	}
 	r.mu.Unlock()
 	var failed error
@@ -268,7 +272,7 @@ func (r placer) place(ctx context.Context) error {
 	}
 	waiting, err := r.placeFree(ctx, s)
 	failed = errors.Join(failed, err)
-	if !leaving && (changed || waiting || s.disturbed()) {
+	if !leaving && !ours && (changed || waiting || s.disturbed()) {
 		failed = errors.Join(failed, r.leave(ctx, s))
 	}
 	return failed

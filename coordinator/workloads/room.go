@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -54,6 +53,9 @@ type Room struct {
 	all   map[protocol.CTID]*workload
 	held  heldBy // the same, by host
 	hosts map[protocol.HostID]*holder
+	// open are the workloads of which something is under way, see [workload.settled].
+	open map[protocol.CTID]*workload
+	news news
 	// copies are the workloads that hosts tell they run although they may not, with those of
 	// the hosts that may, and resolved is what follows from them.
 	copies   map[copyKey]*found
@@ -98,13 +100,14 @@ type holder struct {
 	askMS int64
 
 	availability core.Availability
+	ailing       []protocol.CTID // what fails there, by its newest inventory
 	// features are what the host has, by its newest hello.
 	features []string
 }
 
 // New returns a room without workloads. Load follows.
 func New(base *core.Base, cfg Config) *Room {
-	return &Room{base: base, cfg: cfg, started: base.Boot(), changed: true, all: make(map[protocol.CTID]*workload), held: make(heldBy), hosts: make(map[protocol.HostID]*holder)}
+	return &Room{base: base, cfg: cfg, started: base.Boot(), changed: true, all: make(map[protocol.CTID]*workload), held: make(heldBy), hosts: make(map[protocol.HostID]*holder), open: make(map[protocol.CTID]*workload), news: newNews()}
 }
 
 // Load reads what is stored. It is called once, before anything is granted.
@@ -113,7 +116,7 @@ func (r *Room) Load(tx core.Tx) error {
 	for _, w := range all {
 		kept := &workload{Workload: w}
 		r.all[w.CTID] = kept
-		r.held.add(kept)
+		index{r}.hold(kept)
 		if w.Phase != unique.Free { // it is missed if it is not heard
 			r.host(w.Host).there = true
 		}
@@ -126,11 +129,9 @@ func (r *Room) Load(tx core.Tx) error {
 	}
 	return core.EachHost(tx, func(h core.Host) error {
 		if h.Availability.State != core.Open {
-			r.host(h.ID).availability = h.Availability
+			index{r}.avail(h.ID, h.Availability)
 		}
-		if runs := runsOf(h.Inventory.Containers); runs != nil {
-			r.host(h.ID).runs = runs
-		}
+		index{r}.tells(h.ID, h.Inventory.Containers)
 		return nil
 	})
 }
@@ -146,7 +147,7 @@ func (r *Room) Greeted(host protocol.HostID, h *protocol.Hello) {
 	if x.Fence == unique.FenceGuard && slices.Contains(h.Features, protocol.FeatureReboots) {
 		x.Fence = unique.FenceReboot
 	}
-	r.changed = true
+	r.changed, r.news.shown = true, true
 }
 
 func (r *Room) host(id protocol.HostID) *holder {
@@ -169,8 +170,8 @@ func (r *Room) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.S
 		h.returned(now)
 	}
 	h.heardMS, h.there, r.oursMS = now, true, 0
-	if lease.Took.Inc == seq.Inc {
-		h.Ring = max(h.Ring, lease.Ring)
+	if lease.Took.Inc == seq.Inc && lease.Ring > h.Ring {
+		h.Ring, r.news.shown = lease.Ring, true
 	}
 	runs := make(map[protocol.CTID]protocol.Epoch, len(lease.Held))
 	names := make(map[protocol.CTID]bool, len(lease.Held))
@@ -202,7 +203,10 @@ func (r *Room) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.S
 		if w.Phase != unique.Held || w.shut || closed || settling && !(running && e == w.Epoch) || len(held) == protocol.MaxHeld {
 			continue
 		}
-		w.named = seq
+		first := w.named == (protocol.Seq{})
+		if w.named = seq; first {
+			index{r}.note(w)
+		}
 		held = append(held, protocol.LeaseHeld{CTID: w.CTID, Epoch: w.Epoch, Running: running})
 	}
 	return held, r.cfg.Timing.TTL
@@ -277,6 +281,7 @@ func (r *Room) Entered(a *core.Action, spec *protocol.Spec, wants placement.Want
 		case changes(spec.Kind):
 			old.Changes = append(slices.Clone(old.Changes), a.ID)
 		}
+		index{r}.note(old)
 	}
 	args, ok := spec.Args.(*protocol.CreateArgs)
 	if !ok || args.Class != contract.Unique || old != nil {
@@ -284,7 +289,7 @@ func (r *Room) Entered(a *core.Action, spec *protocol.Spec, wants placement.Want
 	}
 	w := newborn(a, spec, args, wants, r.cfg.Term, r.base.NowMS())
 	r.all[spec.Target] = w
-	r.held.add(w)
+	index{r}.hold(w)
 	r.changed = true
 }
 
@@ -325,7 +330,8 @@ func (r *Room) List() []Status {
 	return all
 }
 
-// Tick decides about every workload, and places what is free. It is called every second.
+// Tick decides about the workloads that may be otherwise than before, and places what is free.
+// It is called every second.
 func (r *Room) Tick(ctx context.Context) {
 	if r.base.Recovery() != "" {
 		return
@@ -344,7 +350,7 @@ func (r *Room) Tick(ctx context.Context) {
 	if err := (mover{r}).follow(ctx); err != nil && ctx.Err() == nil {
 		r.base.Log.ErrorContext(ctx, "cannot follow the moves of unique workloads; it is tried again", "err", err)
 	}
-	for _, id := range idsOf(r) {
+	for _, id := range (index{r}).undecided() {
 		if err := r.decide(ctx, id); err != nil && ctx.Err() == nil {
 			r.base.Log.ErrorContext(ctx, "cannot decide about a unique workload; it is tried again", "container", id.String(), "err", err)
 		}
@@ -352,13 +358,6 @@ func (r *Room) Tick(ctx context.Context) {
 	if err := (placer{r}).place(ctx); err != nil && ctx.Err() == nil {
 		r.base.Log.ErrorContext(ctx, "cannot place unique workloads; it is tried again", "err", err)
 	}
-}
-
-// idsOf are the ids of all workloads, in order.
-func idsOf(r *Room) []protocol.CTID {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(r.all), byID)
 }
 
 // decide moves one workload. Grants stop before the decision is stored, and the time of
@@ -388,6 +387,7 @@ func (r *Room) decide(ctx context.Context, id protocol.CTID) error {
 	if w.shut = next.Phase != unique.Held; w.shut && w.Phase == unique.Held {
 		w.shutMS = r.base.Boot()
 	}
+	index{r}.note(w)
 	r.mu.Unlock()
 	return r.store(ctx, w, "workload."+string(next.Phase), func(s *core.Workload) {
 		m := s.Move
@@ -455,12 +455,13 @@ func (r *Room) store(ctx context.Context, w *workload, verb string, change func(
 	if err == nil {
 		r.held.remove(w)
 		stamped(&w.Workload)
-		r.held.add(w)
+		index{r}.hold(w)
 		r.changed = true
 	}
 	if after != nil {
 		after()
 	}
+	index{r}.note(w)
 	return err
 }
 

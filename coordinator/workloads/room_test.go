@@ -52,6 +52,16 @@ func (s *stage) Closed(h protocol.HostID) string {
 // Off implements [Fencing].
 func (s *stage) Off(h protocol.HostID) (device, person bool) { return s.off[h], false }
 
+// Offs implements [Fencing].
+func (s *stage) Offs() (all []protocol.HostID) {
+	for h, off := range s.off {
+		if off {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
 var ctid = protocol.CTID{0, 0, 0, 0, 0, 0, 0x70, 0, 0x80, 1}
 
 func newStage(t *testing.T) *stage {
@@ -110,6 +120,7 @@ func (s *stage) later(d time.Duration) {
 	for end := s.now + d.Milliseconds(); s.now < end; {
 		s.now += 1000
 		s.Tick(s.Context())
+		s.noted()
 	}
 }
 
@@ -160,7 +171,7 @@ func (s *stage) request(host protocol.HostID, spec []byte, requester string) cor
 		s.Fatal(err)
 	}
 	s.seq++
-	a := core.Action{ID: protocol.NewActionID(1, [10]byte{9: byte(s.seq)}), Host: host, Kind: decoded.Kind, Target: decoded.Target, Spec: spec, Requester: requester, State: protocol.StatePendingSchedule}
+	a := core.Action{ID: protocol.NewActionID(1, [10]byte{8: byte(s.seq >> 8), 9: byte(s.seq)}), Host: host, Kind: decoded.Kind, Target: decoded.Target, Spec: spec, Requester: requester, State: protocol.StatePendingSchedule}
 	err = s.store.Update(s.Context(), func(tx core.Tx) error { return errors.Join(s.Enter(tx, &a, &decoded, s.wants), tx.Actions.Insert(a)) })
 	if err != nil {
 		s.Fatal(err)
@@ -333,6 +344,7 @@ func TestDeniedOnlyWhenTaken(t *testing.T) {
 	s := born(t, "none")
 	s.mu.Lock()
 	s.all[ctid].Moves = true
+	index{s.Room}.note(s.all[ctid])
 	s.mu.Unlock()
 	before, _ := s.renew("a", protocol.Seq{}) // named still
 	s.later(time.Second)                      // withheld
@@ -580,6 +592,7 @@ func TestStuck(t *testing.T) {
 	e := s.only().Epoch
 	s.mu.Lock()
 	s.all[ctid].Moves = true
+	index{s.Room}.note(s.all[ctid])
 	s.mu.Unlock()
 	for range 14 {
 		s.renew("a", protocol.Seq{}, protocol.LeaseHeld{CTID: ctid, Epoch: e, Running: true})
@@ -774,11 +787,26 @@ func TestTwentyOfTwentyOne(t *testing.T) {
 			t.Fatalf("%+v, asked %v", w, s.asked)
 		}
 	}
+	// A person has one of them switched off: what that held moves at once, and nothing else.
+	s.off["h05"], s.closed["h05"] = true, true
+	lives(20*time.Second, hosts[0], "a", "b")
+	if _, why := s.OurSide(); why == "" {
+		t.Error("our own side is not suspected any more")
+	}
+	for _, w := range s.List() {
+		if moved := w.Name == "w05"; w.Phase != unique.Held || moved != (w.Epoch.Counter > 1) || len(s.asked) != 1 {
+			t.Errorf("after a person has released it: %+v, asked %v", w, s.asked)
+		}
+	}
+	s.asked = nil
 	clear(s.away)
 	lives(5*time.Minute, append(hosts, "a", "b")...)
 	s.away["h07"] = true
 	lives(5*time.Minute, slices.DeleteFunc(append(hosts, "a", "b"), func(h protocol.HostID) bool { return h == "h07" })...)
 	for _, w := range s.List() {
+		if w.Name == "w05" {
+			continue
+		}
 		if moved := w.Name == "w07"; w.Phase != unique.Held || moved != (w.Epoch.Counter > 1) || moved == (w.Host == protocol.HostID("h"+string(w.Name[1:]))) {
 			t.Errorf("%+v", w)
 		}

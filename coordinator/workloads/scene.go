@@ -120,7 +120,7 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 			if w := r.all[c.CTID]; w != nil && w.Host == h.ID && c.Intended == contract.Stopped {
 				stopped[c.CTID] = true
 			}
-			if w := r.all[c.CTID]; w != nil && w.Host == h.ID && w.ChangedMS <= h.Inventory.AtMS && (c.Broken != "" || c.Failures >= r.cfg.Placing.Starts) {
+			if w := r.all[c.CTID]; w != nil && w.Host == h.ID && w.ChangedMS <= h.Inventory.AtMS && r.cfg.Placing.fails(&c) {
 				broken[c.CTID] = cmp.Or(c.Broken, fmt.Sprintf("the last %d starts have failed", c.Failures))
 			}
 		}

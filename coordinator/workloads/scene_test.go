@@ -31,6 +31,7 @@ func fleet(t *testing.T) *stage {
 // tell changes what is stored of a host, which has 4 processors and 10 GB.
 func (s *stage) tell(id protocol.HostID, change func(*core.Host)) {
 	s.Helper()
+	var all []protocol.Container
 	if err := s.store.Update(s.Context(), func(tx core.Tx) error {
 		h, err := tx.Hosts.Get(id)
 		if err != nil {
@@ -39,9 +40,13 @@ func (s *stage) tell(id protocol.HostID, change func(*core.Host)) {
 		h.Inventory.Host = protocol.HostInfo{CPUs: 4, MemoryBytes: 10_000_000_000, DiskBytes: 100e9}
 		h.Inventory.Host.MemoryFree, h.Inventory.Host.DiskFree = 10_000_000_000, 100e9
 		change(&h)
+		all = h.Inventory.Containers
 		return tx.Hosts.Put(h)
 	}); err != nil {
 		s.Fatal(err)
+	}
+	if s.hosts[id] != nil && s.hosts[id].told {
+		s.Told(id, all)
 	}
 }
 

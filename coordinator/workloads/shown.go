@@ -36,6 +36,11 @@ func (r *Room) loadShown(tx core.Tx) error {
 func (r *Room) keepShown(ctx context.Context) error {
 	next := make(map[protocol.HostID]shown)
 	r.mu.Lock()
+	if !r.news.shown {
+		r.mu.Unlock()
+		return nil
+	}
+	r.news.shown = false // what is shown from here on is news again
 	for _, w := range r.all {
 		if h := r.hosts[w.Host]; h != nil && h.shown != (shown{}) {
 			next[w.Host] = h.shown
@@ -48,6 +53,10 @@ func (r *Room) keepShown(ctx context.Context) error {
 	err := r.base.Update(ctx, failpoint.WorkloadDecided, func(tx core.Tx) error { return core.PutJSON(tx, shownValue, next) })
 	if err == nil {
 		r.stored = next
+		return nil
 	}
+	r.mu.Lock()
+	r.news.shown = true
+	r.mu.Unlock()
 	return err
 }

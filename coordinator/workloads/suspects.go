@@ -20,6 +20,8 @@ type Fencing interface {
 	// Off tells what shows that a host runs nothing: a device, or the word of a person. It
 	// holds from the moment on at which nothing was granted any more.
 	Off(protocol.HostID) (device, person bool)
+	// Offs lists the hosts of which Off tells something.
+	Offs() []protocol.HostID
 }
 
 // holderOf is what unique is asked with about a workload. The caller holds the lock.
@@ -89,7 +91,7 @@ func (r *Room) Suspects() []fence.Host {
 	defer r.mu.Unlock()
 	v := r.view()
 	found := make(map[protocol.HostID]*fence.Host)
-	for _, w := range r.all {
+	for _, w := range (index{r}).unsettled(v) {
 		h := r.holderOf(w)
 		lost := v.NowMS-max(h.HeardMS, v.StartedMS) >= v.Timing.TTL.Milliseconds()
 		// What its user has stopped runs nowhere, and no host is switched off for it.
