@@ -93,7 +93,7 @@ type finder struct{ *Room }
 func (r finder) suspected() map[protocol.HostID][]protocol.CTID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := maps.Clone(index{r.Room}.astray())
+	all := maps.Clone(index(r).astray())
 	for host, ids := range all { // what else is told of these workloads counts with them
 		for _, id := range ids {
 			if w := r.all[id]; w.Host != host && !slices.Contains(all[w.Host], id) && r.host(w.Host).runs[id] {

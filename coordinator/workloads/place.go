@@ -247,7 +247,7 @@ func (r placer) place(ctx context.Context) error {
 	// when it is not. What is free is so by a proof, as that a person has had its host switched
 	// off: that is placed.
 	changed, ours := r.changed, r.ourSide(v)
-	due := changed && !ours || v.NowMS-r.placedMS >= retry.Milliseconds() && (changed || index{r.Room}.unplaced())
+	due := changed && !ours || v.NowMS-r.placedMS >= retry.Milliseconds() && (changed || index(r).unplaced())
 	if due = due && len(r.all) > 0 && !v.Settling(); due {
 		r.changed, r.placedMS = changed && ours, v.NowMS
 	}
