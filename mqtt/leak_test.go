@@ -20,6 +20,7 @@ func TestReconnectsLeaveNothing(t *testing.T) {
 		s := brokertest.New(t, broker.Config{Ingest: up.ingest})
 		c := newClient(t, config(s, "web1"))
 		start(t, func(ctx context.Context) error { return c.Run(ctx, session(&down)) })
+		time.Sleep(time.Minute) // as after each reconnect: what the broker does its work with is at rest
 		synctest.Wait()
 		before := goroutines(t)
 		const times = 1000
