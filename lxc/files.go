@@ -23,7 +23,7 @@ const maxConfig = 1 << 20
 // Files implements container.Filer.
 func (r *Runtime) Files(ctx context.Context, name string) (container.Files, error) {
 	var info container.Info
-	ticks, err := rundir.Settled(clock.Boot, func() (_ int, err error) {
+	ticks, err := rundir.Settled(ctx, clock.Boot, func() (_ int, err error) {
 		info, err = r.Inspect(ctx, name)
 		return info.InitPID, err
 	})

@@ -22,7 +22,7 @@ var runtimeDirs = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/us
 func (r *Runtime) Exec(ctx context.Context, name string) (s container.Supervisor, err error) {
 	err = r.do(ctx, "exec", name, r.cfg.Query, func(ctx context.Context) error {
 		var d details
-		ticks, err := rundir.Settled(clock.Boot, func() (_ int, err error) {
+		ticks, err := rundir.Settled(ctx, clock.Boot, func() (_ int, err error) {
 			d, err = r.inspect(ctx, name)
 			return d.info().InitPID, err
 		})
@@ -65,7 +65,7 @@ const maxMap = 1 << 20
 // only while it runs.
 func (r *Runtime) Files(ctx context.Context, name string) (container.Files, error) {
 	var info container.Info
-	ticks, err := rundir.Settled(clock.Boot, func() (_ int, err error) {
+	ticks, err := rundir.Settled(ctx, clock.Boot, func() (_ int, err error) {
 		info, err = r.Inspect(ctx, name)
 		return info.InitPID, err
 	})

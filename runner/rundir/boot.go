@@ -2,6 +2,7 @@ package rundir
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"strconv"
@@ -52,16 +53,23 @@ func StartedBefore(pid int, sinceBoot time.Duration) (ticks int64, ok bool) {
 // ErrUnsettled means that a process was younger than each question for its number.
 var ErrUnsettled = errors.New("its first process has ended, or another process has its number by now")
 
-// settleTries is how often Settled asks. A container that was just started is older than
-// the second question, which takes longer than a tick.
+// settleTries is how often Settled asks, with a tick between two questions: a container that
+// was just started is older than the second one.
 const settleTries = 5
 
 // Settled asks another program for the number of a process, and returns the StartTicks of the
 // process that the program has meant. A process that is younger than the question may have
 // got the number after the answer, so Settled asks again. now is the time since boot. The
 // number 0 is no process and ends it.
-func Settled(now func() time.Duration, ask func() (pid int, err error)) (ticks int64, err error) {
-	for range settleTries {
+func Settled(ctx context.Context, now func() time.Duration, ask func() (pid int, err error)) (ticks int64, err error) {
+	for try := range settleTries {
+		if try > 0 {
+			select {
+			case <-time.After(tick):
+			case <-ctx.Done():
+				return 0, context.Cause(ctx)
+			}
+		}
 		asked := now()
 		pid, err := ask()
 		if err != nil || pid == 0 {
