@@ -156,9 +156,9 @@ func arrived(f io.ReaderAt, size int64, name string, trust Trust) (all []arrival
 		switch {
 		case err != nil && len(all) == 0:
 		case err != nil:
-			err = fmt.Errorf("backup %s, of which it is an increment: %w", name, err)
+			err = fmt.Errorf("it is an increment of backup %s: %w", name, err)
 		case len(all) > 0 && signer != from:
-			err = fmt.Errorf("%w: host %s has signed it, and host %s backup %s, of which it is an increment", ErrArchive, from, signer, name)
+			err = fmt.Errorf("%w: it is an increment of backup %s, but host %s has signed the increment, and host %s has signed that backup", ErrArchive, name, from, signer)
 		case len(all) > 0:
 			err = all[0].on(&p.Backup)
 		}

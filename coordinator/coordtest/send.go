@@ -117,7 +117,7 @@ func (h *Host) sendItem(it item) {
 }
 
 // Forget removes the output of an action, as a host does after a hundred newer
-// ones. Whoever asks is told that there is nothing.
+// ones. A request for that output is answered with nothing.
 func (h *Host) Forget(action protocol.ActionID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

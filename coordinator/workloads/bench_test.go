@@ -70,7 +70,7 @@ func BenchmarkRenew(b *testing.B) {
 	}
 }
 
-// BenchmarkTick is the look each second at the workloads of many hosts, of which none is missed.
+// BenchmarkTick is the look each second at the workloads of many hosts. Every host is heard.
 func BenchmarkTick(b *testing.B) {
 	r, hosts, leases, now := crowd(b)
 	for n := uint64(1); b.Loop(); n++ {

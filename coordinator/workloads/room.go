@@ -53,7 +53,7 @@ type Room struct {
 	all   map[protocol.CTID]*workload
 	held  heldBy // the same, by host
 	hosts map[protocol.HostID]*holder
-	// open are the workloads of which something is under way, see [workload.settled].
+	// open are the workloads that [workload.settled] reports false for: they move, wait or end.
 	open map[protocol.CTID]*workload
 	news news
 	// copies are the workloads that hosts tell they run although they may not, with those of

@@ -20,7 +20,7 @@ type Fencing interface {
 	// Off tells what shows that a host runs nothing: a device, or the word of a person. It
 	// holds from the moment on at which nothing was granted any more.
 	Off(protocol.HostID) (device, person bool)
-	// Offs lists the hosts of which Off tells something.
+	// Offs lists the hosts that Off reports to be off.
 	Offs() []protocol.HostID
 }
 

@@ -12,8 +12,8 @@ import (
 // them. A look each second at all of them would be most of what leases cost a coordinator.
 // So a look is about these alone:
 //
-//   - the workloads of which something is under way; [index.note] keeps them in open, after
-//     each change of a workload;
+//   - the workloads that are not settled; [index.note] keeps them in open, after each change
+//     of a workload;
 //   - the workloads of the hosts that are lost, or that something shows to be off.
 //
 // What a user wants of a workload is no reason to leave it out: the room does not know that,

@@ -15,8 +15,8 @@ import (
 	"github.com/hostler-io/hostler/protocol/limit"
 )
 
-// within returns the number of a thread whose root directory is dir, as a first process has
-// one that has called chroot. It leaves the directory at the end of the test.
+// within returns the number of a thread that has made dir its root directory by chroot. The
+// thread ends at the end of the test.
 func within(t *testing.T, dir string) int {
 	t.Helper()
 	type begun struct {
