@@ -127,8 +127,8 @@ given = $(if $(filter command environment,$(origin $(1))),$($(1)),$(2))
 
 crash: testbuild ## Kill the programs at each failpoint, then N=40 times at random; then FAULTS=8 under unique containers; SEED=… repeats a round
 	$(TEST) -tags hostlertest ./internal/failpoint ./integration/historytest
-	HOSTLER_BIN=$(CURDIR)/bin/test HOSTLER_KILLS=$(call given,N,40) HOSTLER_SEED=$(call given,SEED) $(TEST) -tags integration,hostlertest -parallel 64 -timeout 6h -v -run 'TestEveryPoint|TestFoundSeeds|TestRandomKills' ./integration
-	HOSTLER_BIN=$(CURDIR)/bin/test $(TEST) -tags integration,hostlertest -timeout 2h -v -run '^(TestFaultPlan|TestUniqueUnderFaults)$$' ./integration -faults $(call given,FAULTS,8) -seed $(call given,SEED,0)
+	HOSTLER_BIN=$(CURDIR)/bin/test HOSTLER_KILLS=$(call given,N,40) HOSTLER_SEED=$(call given,SEED) $(TEST) -tags integration,hostlertest -parallel 64 -timeout 6h -run 'TestEveryPoint|TestFoundSeeds|TestRandomKills' ./integration
+	HOSTLER_BIN=$(CURDIR)/bin/test $(TEST) -tags integration,hostlertest -timeout 2h -run '^(TestFaultPlan|TestUniqueUnderFaults)$$' ./integration -faults $(call given,FAULTS,8) -seed $(call given,SEED,0)
 
 clocks: testbuild ## Move the clocks of the programs, and let each write of a database fail once
 	$(TEST) -tags hostlertest ./internal/clock ./internal/sqldb
