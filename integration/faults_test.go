@@ -114,7 +114,10 @@ func newOrdeal(t testing.TB) *ordeal {
 		o.byName[name], o.clocks[name] = h, o.newClocks(t, name)
 		h.env = append(h.env, o.clocks[name].environ())
 		h.within = []string{"nsenter", "--net=/run/netns/" + o.networkOf(i)}
-		write(t, h.config(), read(t, h.config())+"[unique]\nguard = true\npausable = \"no\"\n")
+		// liblxc looks for a bridge by its name in /sys, which shows the machine's network, so
+		// the bridge inside has the name of the one outside.
+		config := strings.Replace(read(t, h.config()), "[network]\n", fmt.Sprintf("[network]\nbridge = %q\n", o.netns), 1)
+		write(t, h.config(), config+"[unique]\nguard = true\npausable = \"no\"\n")
 		p, words := h.join(t, o.invite(t))
 		o.must(t, "host", "approve", name, "--words", words)
 		p.finish(t).exits(t, 0)
