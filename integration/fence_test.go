@@ -62,6 +62,13 @@ func (w *world) fences(t testing.TB, args ...string) (all []api.Fence) {
 // containers.
 func uniqueWorld(t *testing.T) (w *world, a, b *host) {
 	t.Helper()
+	w, hosts := uniqueFleet(t, 2, 12*time.Second)
+	return w, hosts[0], hosts[1]
+}
+
+// uniqueFleet makes a fleet of n hosts whose guards hold leases, which are good for ttl.
+func uniqueFleet(t *testing.T, n int, ttl time.Duration) (w *world, hosts []*host) {
+	t.Helper()
 	w = newWorld(t)
 	mkdir(t, w.path("agents"))
 	dummy, err := os.ReadFile("/usr/sbin/fence_dummy")
@@ -76,12 +83,13 @@ func uniqueWorld(t *testing.T) (w *world, a, b *host) {
 	w.must(t, "key", "generate", "ann", "--no-passphrase")
 	w.must(t, "fleet", "ring", "add-approver", "ann", "ann", "--out", w.path("ring-3"))
 	w.must(t, "fleet", "ring", "publish")
-	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[lease]\nmin_self_fence = \"guard\"\nttl_seconds = 12\nkill_seconds = 2\nmargin_seconds = 1\n"+
+	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+fmt.Sprintf("[lease]\nmin_self_fence = \"guard\"\nttl_seconds = %.0f\nkill_seconds = 2\nmargin_seconds = 1\n", ttl.Seconds())+
 		fmt.Sprintf("[fence]\ngrace_seconds = 1\nreconnect_seconds = 2\nagents_dir = %q\nsecrets_dir = %q\n", w.path("agents"), w.path("agents")))
 	w.coordinator.end(t, term)
 	w.startCoordinator(t)
-	a, b = w.newHost(t, "edge-01", false), w.newHost(t, "edge-02", false)
-	for _, h := range []*host{a, b} {
+	for i := range n {
+		h := w.newHost(t, fmt.Sprintf("edge-%02d", i+1), false)
+		hosts = append(hosts, h)
 		write(t, h.config(), read(t, h.config())+"[unique]\nguard = true\npausable = \"no\"\n"+
 			fmt.Sprintf("[fence]\ndevices_dir = %q\nagents_dir = %q\n", h.path("fence"), w.path("agents")))
 		p, words := h.join(t, w.invite(t))
@@ -89,7 +97,7 @@ func uniqueWorld(t *testing.T) (w *world, a, b *host) {
 		p.finish(t).exits(t, 0)
 		h.start(t)
 	}
-	return w, a, b
+	return w, hosts
 }
 
 // TestFence: a host that is lost while it runs a container that goes on without a lease is

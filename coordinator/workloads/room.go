@@ -308,7 +308,8 @@ type Status struct {
 func (r *Room) List() []Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.base.Boot()
+	v := r.view()
+	now, spares := v.NowMS, r.spares(v)
 	var all []Status
 	for _, w := range r.all {
 		s := Status{Workload: w.Workload}
@@ -317,6 +318,9 @@ func (r *Room) List() []Status {
 			s.Fence = h.Fence
 			if h.heardMS > 0 {
 				s.LeftMS = max(0, h.heardMS+r.cfg.Timing.TTL.Milliseconds()-now)
+			}
+			if s.LeftMS == 0 && s.Why == "" {
+				s.Why = spares
 			}
 		}
 		all = append(all, s)

@@ -79,9 +79,24 @@ func (r *Room) OurSide() (settling bool, why string) {
 	defer r.mu.Unlock()
 	v := r.view()
 	if r.ourSide(v) {
-		why = "half of the hosts went at once, or none was heard for a while, so our own side may be what failed"
+		why = ourSideWhy
 	}
 	return v.Settling(), why
+}
+
+// ourSideWhy is why nobody is fenced, and nothing taken from hosts that are gone.
+const ourSideWhy = "half of the hosts went at once, or none was heard for a while, so our own side may be what failed"
+
+// spares says why nothing is taken from a host that is gone now; empty if nothing stands in
+// the way. The caller holds the lock.
+func (r *Room) spares(v unique.View) string {
+	switch {
+	case v.Settling():
+		return "it stays with its host for now: the coordinator has just started"
+	case r.ourSide(v):
+		return "it stays with its host for now: " + ourSideWhy
+	}
+	return ""
 }
 
 // Suspects lists the hosts that may run what is withheld from them, or would be if our own

@@ -103,7 +103,7 @@ func (e *explanation) addPlacement(p *api.Placement) {
 	case p.Phase == "held" && left > 0:
 		e.Why = append(e.Why, fmt.Sprintf("host %s may run it under epoch %s; the lease of the host is good for %s", p.Host, p.Epoch, left))
 	case p.Phase == "held":
-		e.Why = append(e.Why, fmt.Sprintf("it is held by host %s, whose lease has ended or is not known yet", p.Host))
+		e.Why = append(e.Why, fmt.Sprintf("it is held by host %s, whose lease has ended or is not known yet%s", p.Host, reasonOf(p.Why)))
 	default:
 		e.Why = append(e.Why, fmt.Sprintf("no host may run it: %s", p.Why))
 	}
@@ -128,7 +128,7 @@ func (e *explanation) addPlacement(p *api.Placement) {
 	}
 }
 
-// reasonOf is the reason of a person behind a colon; nothing if none was given.
+// reasonOf is a reason behind a colon; nothing if none was given.
 func reasonOf(reason string) string {
 	if reason == "" {
 		return ""
