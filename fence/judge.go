@@ -220,6 +220,14 @@ func deviceFirst(h Host, p Policy) bool {
 	return order == DeviceFirst || order == Auto && !h.Pinned
 }
 
+// First says what is tried first when a host is lost whose lease proves that it runs nothing.
+func (p Policy) First(h Host) string {
+	if deviceFirst(h, p) {
+		return fmt.Sprintf("a device comes before the end of its lease (%s)", p.setting(h.Site))
+	}
+	return fmt.Sprintf("the end of its lease comes before a device (%s)", p.setting(h.Site))
+}
+
 // setting names the setting that gives a site its order.
 func (p Policy) setting(site string) string {
 	if p.Sites[site] != "" {

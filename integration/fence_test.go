@@ -138,7 +138,7 @@ func TestFence(t *testing.T) {
 	pid := a.initPID(t, "vault")
 	write(t, power+".pids", fmt.Sprintln(pid))
 	w.cli(t, "host", "confirm-fenced", "edge-01", "--reason", "I say so", "--yes", "--key", "ann").exits(t, 1, "so it is not off")
-	if h := show[api.Host](t, w, "host", "show", "edge-01"); h.SelfFence != "guard" || !slices.Contains(h.Features, "lxc.unique") || h.LeaseLeftMS <= 0 || h.Fencing != "3 fence devices can switch it off" {
+	if h := show[api.Host](t, w, "host", "show", "edge-01"); h.SelfFence != "guard" || !slices.Contains(h.Features, "lxc.unique") || h.LeaseLeftMS <= 0 || h.Fencing != "3 fence devices can switch it off; a device comes before the end of its lease (fence.first = auto)" {
 		t.Errorf("edge-01 shows %+v", h)
 	}
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/internal/warnings"
 	"github.com/hostler-io/hostler/protocol"
@@ -55,17 +56,22 @@ func (r *Room) Concerns() map[protocol.HostID][]protocol.AlertInfo {
 }
 
 // Standing says in a few words what is known of a host here; empty if nothing is.
-func (r *Room) Standing(host protocol.HostID) string {
-	if closed := r.Closed(host); closed != "" {
+func (r *Room) Standing(h core.Host) string {
+	if closed := r.Closed(h.ID); closed != "" {
 		return closed
 	}
 	for _, d := range r.Held() {
-		if d.Host == host {
+		if d.Host == h.ID {
 			return "would be fenced, and is held back: " + d.Held
 		}
 	}
-	if n := len(fence.Plan(r.Devices(), host)); n > 0 {
-		return fmt.Sprintf("%d fence devices can switch it off", n)
+	first := r.cfg.Policy.First(fence.Host{ID: h.ID, Site: siteOf(h), Pinned: pinned(h)})
+	switch n := len(fence.Plan(r.Devices(), h.ID)); n {
+	case 0:
+		return ""
+	case 1:
+		return "1 fence device can switch it off; " + first
+	default:
+		return fmt.Sprintf("%d fence devices can switch it off; %s", n, first)
 	}
-	return ""
 }

@@ -554,13 +554,19 @@ func TestConcerns(t *testing.T) {
 			}
 		}
 		want("all is well", "", "")
+		standing := func(want string) {
+			t.Helper()
+			h, err := core.Read(t.Context(), s.base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Get("a") })
+			if got := s.Standing(h); err != nil || !strings.Contains(got, want) {
+				t.Errorf("it stands so: %s, want %s; %v", got, want, err)
+			}
+		}
+		standing("1 fence device can switch it off; a device comes before the end of its lease (fence.first = auto)")
 		s.set(func() { s.our = "half of the hosts went at once" })
 		s.lose("a")
 		time.Sleep(2 * time.Second)
 		want("held back", "coordinator.fence_needed", "db cannot start elsewhere: it is held back: half of the hosts")
-		if got := s.Standing("a"); !strings.Contains(got, "held back") {
-			t.Errorf("it stands so: %s", got)
-		}
+		standing("held back")
 		s.set(func() { s.our = "" })
 		time.Sleep(10 * time.Second)
 		s.set(func() { s.suspects = nil })

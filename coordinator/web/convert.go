@@ -39,7 +39,7 @@ func (h hostHandlers) hostOf(v members.HostView) api.Host {
 	out := memberOf(v)
 	if v.State == core.HostApproved {
 		lease := h.c.Workloads().Standing(v.ID)
-		out.SelfFence, out.Pausable, out.LeaseLeftMS, out.Fencing = string(lease.Fence), lease.Pausable, lease.LeftMS, h.c.Fencing().Standing(v.ID)
+		out.SelfFence, out.Pausable, out.LeaseLeftMS, out.Fencing = string(lease.Fence), lease.Pausable, lease.LeftMS, h.c.Fencing().Standing(v.Host)
 		out.Features = lease.Features
 	}
 	return out

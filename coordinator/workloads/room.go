@@ -309,7 +309,7 @@ func (r *Room) List() []Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := r.view()
-	now, spares := v.NowMS, r.spares(v)
+	now, spared := v.NowMS, spares(r, v)
 	var all []Status
 	for _, w := range r.all {
 		s := Status{Workload: w.Workload}
@@ -320,7 +320,7 @@ func (r *Room) List() []Status {
 				s.LeftMS = max(0, h.heardMS+r.cfg.Timing.TTL.Milliseconds()-now)
 			}
 			if s.LeftMS == 0 && s.Why == "" {
-				s.Why = spares
+				s.Why = spared
 			}
 		}
 		all = append(all, s)

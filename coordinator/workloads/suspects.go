@@ -89,7 +89,7 @@ const ourSideWhy = "half of the hosts went at once, or none was heard for a whil
 
 // spares says why nothing is taken from a host that is gone now; empty if nothing stands in
 // the way. The caller holds the lock.
-func (r *Room) spares(v unique.View) string {
+func spares(r *Room, v unique.View) string {
 	switch {
 	case v.Settling():
 		return "it stays with its host for now: the coordinator has just started"
