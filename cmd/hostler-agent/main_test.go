@@ -363,6 +363,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"run", "--fast"}, daemon.ExitUsage, "unknown flag: --fast"},
 		{[]string{"join"}, daemon.ExitUsage, "no enrolment is under way"},
 		{[]string{"join", "nonsense"}, daemon.ExitUsage, "unusable code"},
+		{[]string{"join", "-"}, daemon.ExitUsage, `unusable code: it starts with "type"`},
 		{[]string{"join", code, "--host", "Not A Host"}, daemon.ExitUsage, "--host"},
 		{[]string{"join", "--host", "edge-02"}, daemon.ExitUsage, "go with a code"},
 		{[]string{"leave"}, daemon.ExitUsage, "joined no fleet"},
@@ -372,11 +373,20 @@ func TestCommandLine(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		args := append([]string{"--config", filepath.Join(s.dir, "none.toml")}, c.args...)
-		if exit := program(t.Context(), args, strings.NewReader(""), &out, &out); exit != c.exit || !strings.Contains(out.String(), c.text) {
+		if exit := program(t.Context(), args, strings.NewReader("typed\n"), &out, &out); exit != c.exit || !strings.Contains(out.String(), c.text) {
 			t.Errorf("%q exits with %d: %s", c.args, exit, out.String())
 		}
 		if _, err := os.Stat(filepath.Join(s.dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("%q leaves a state directory behind: %v", c.args, err)
+		}
+	}
+}
+
+// TestCodeOfInput: an empty input is no code, with which a join would go on instead.
+func TestCodeOfInput(t *testing.T) {
+	for in, want := range map[string]string{" hj1_x\n": "hj1_x", "\n": ""} {
+		if code, err := codeOf("-", strings.NewReader(in)); code != want || (err == nil) != (want != "") {
+			t.Errorf("%q gives %q, %v", in, code, err)
 		}
 	}
 }
