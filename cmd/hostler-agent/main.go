@@ -60,7 +60,7 @@ func rootCommand() *cobra.Command {
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
 	}
 	root := daemon.Command("hostler-agent", "Look after this host: its commands and its containers",
-		joinCommand(&configPath, configured, logger), leaveCommand(configured), daemon.Config(defaultConfigPath, configured, defaults), policyCommand(configured), fsckCommand(configured, logger), guardCommand(logger), wakeCommand(logger), trialCommand(configured, logger), &cobra.Command{
+		joinCommand(&configPath, configured, logger), leaveCommand(configured), daemon.Config(defaultConfigPath, os.Environ(), configured, defaults), policyCommand(configured), fsckCommand(configured, logger), guardCommand(logger), wakeCommand(logger), trialCommand(configured, logger), &cobra.Command{
 			Use: "run", Short: "Serve until a signal ends it, and read the configuration again on SIGHUP; commands and containers go on", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				if err := rundir.SealFiles(); err != nil {

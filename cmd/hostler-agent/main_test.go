@@ -382,6 +382,16 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
+// TestMisspeltVariable: a check of the configuration tells of a variable that sets nothing.
+func TestMisspeltVariable(t *testing.T) {
+	t.Setenv("HOSTLER_SESIONS_PARALLEL", "7")
+	s := newSite(t)
+	var out, talk bytes.Buffer
+	if code := program(t.Context(), []string{"--config", filepath.Join(s.dir, "agent.toml"), "config", "check"}, nil, &out, &talk); code != 0 || out.Len() > 0 || talk.String() != "hostler-agent: the variable HOSTLER_SESIONS_PARALLEL is no setting; perhaps HOSTLER_SESSIONS_PARALLEL is meant\n" {
+		t.Errorf("code %d: %s%s", code, out.String(), talk.String())
+	}
+}
+
 // TestCodeOfInput: an empty input is no code, with which a join would go on instead.
 func TestCodeOfInput(t *testing.T) {
 	for in, want := range map[string]string{" hj1_x\n": "hj1_x", "\n": ""} {
