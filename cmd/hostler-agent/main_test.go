@@ -370,6 +370,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"config"}, daemon.ExitUsage, "config needs check, example or show"},
 		{[]string{"config", "check"}, 0, ""},
 		{[]string{"version"}, 0, "hostler-agent 0."},
+		{[]string{"--version"}, 0, "hostler-agent version 0."},
 	} {
 		var out bytes.Buffer
 		args := append([]string{"--config", filepath.Join(s.dir, "none.toml")}, c.args...)

@@ -104,6 +104,7 @@ colours off. The configuration is $XDG_CONFIG_HOME/hostler/config.toml.`
   hostler host ls
   hostler run edge-01 -- uname -a
   hostler ct create edge-01/web --template busybox`
+	root.Version = buildinfo.String() // for --version
 	d.Options(root)
 	d.Prepare(root)
 	return root

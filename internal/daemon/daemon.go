@@ -66,6 +66,7 @@ func noCommand(cmd *cobra.Command, name string) error {
 func Command(name, short string, below ...*cobra.Command) *cobra.Command {
 	root := Group(name, short, "a command is missing", below...)
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Version = buildinfo.String() // for --version
 	root.AddCommand(manual.Command(8, buildinfo.Version))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage(errors.New(cmdline.Flag(cmd, err))) })
 	root.AddCommand(&cobra.Command{
