@@ -129,7 +129,8 @@ func TestHelpFits(t *testing.T) {
 // form of output. What asks for a plan of placement can be watched, too: it changes with the
 // fleet.
 func TestListsAndShowsAreAlike(t *testing.T) {
-	wants := map[string][]string{"ls": {"output", "no-headers", "watch", "limit"}, "show": {"output", "no-headers", "watch"}, "explain": {"output", "watch"}}
+	list, one := []string{"output", "no-headers", "watch", "limit"}, []string{"output", "no-headers", "watch"}
+	wants := map[string][]string{"ls": list, "pending": list, "mutes": list, "history": list, "exits": list, "stats": list, "top": list, "doctor": list, "show": one, "status": one, "why": one, "explain": one}
 	plans := []string{"hostler placement plan", "hostler sim what-if lose", "hostler sim what-if add"}
 	paged := []string{"hostler action ls", "hostler audit ls"} // whose options the other end filters by
 	var walk func(*cobra.Command)
