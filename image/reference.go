@@ -19,7 +19,12 @@ func parse(reference string) (name.Reference, error) {
 		return nil, fmt.Errorf("%w: %.100q does not say its registry; name it, too: docker.io/library/%s", ErrReference, reference, reference)
 	}
 	ref, err := name.ParseReference(reference)
-	if err != nil {
+	if err != nil { // it does not say what is wrong
+		if strings.Contains(reference, "@") {
+			_, err = name.NewDigest(reference)
+		} else {
+			_, err = name.NewTag(reference)
+		}
 		return nil, fmt.Errorf("%w: %w; want REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:…", ErrReference, err)
 	}
 	return ref, nil

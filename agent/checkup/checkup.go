@@ -104,7 +104,7 @@ func Run(ctx context.Context, c Config) []api.Finding {
 	if err == nil && !ok {
 		err = fmt.Errorf("nothing keeps the clock right; people read its times, and nothing else depends on it")
 	}
-	all.note("clock", api.FindingWarning, err, c.either("timedatectl set-ntp true", "run a program on this machine that sets its clock, such as chronyd"))
+	all.note("clock", api.FindingWarning, err, c.either("timedatectl set-ntp true", "apt-get install chrony    # or another program that sets the clock of this machine; start it"))
 	all.reach(ctx, c)
 	if !c.Certificate.IsZero() {
 		var err error
@@ -204,7 +204,7 @@ func (r *report) reach(ctx context.Context, c Config) {
 			r.note(a.Name+" "+a.Address, api.FindingWarning, problems[i], c.either("journalctl -u hostler-agent | grep http.listen    # why it is not served", "the log of hostler-agent run says why it is not served: look for http.listen"))
 			continue
 		}
-		r.note(a.Name+" "+a.Address, result, problems[i], "a firewall, or a name that this host resolves otherwise? The coordinator's settings http.addresses and mqtt.addresses say what hosts dial")
+		r.note(a.Name+" "+a.Address, result, problems[i], "hostler-coordinator config show --origin | grep addresses    # on its machine: hosts dial its http.addresses and mqtt.addresses; is a firewall between, or a name that this host resolves otherwise?")
 	}
 }
 

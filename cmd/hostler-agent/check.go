@@ -73,17 +73,17 @@ func lookOver(ctx context.Context, c config, found ...checkup.Need) []api.Findin
 	}
 	_, err = os.Stat(c.Commands.Supervisor)
 	cfg.Needs = append(cfg.Needs, checkup.Need{Name: "commands", Problem: err, Mend: "apt-get install --reinstall hostler-agent"},
-		checkup.Need{Name: "cgroup2", Problem: containment(), Mend: "see doc/hosts.md: what the host can do without"},
+		checkup.Need{Name: "cgroup2", Problem: containment(), Mend: "grep cgroup2 /proc/mounts    # is it writable there, and the kernel 5.14 or newer? doc/hosts.md says what works without"},
 		checkup.Need{Name: "user namespaces", Problem: namespaces(), Mend: "sysctl -w user.max_user_namespaces=65536"})
 	for i, ids := range []container.IDRange{c.LXC.ids(), c.Podman.ids()} {
-		cfg.Needs = append(cfg.Needs, checkup.Need{Name: []string{"ids of lxc", "ids of podman"}[i], Problem: checkup.Shared(ids.First, ids.Count, "/etc/subuid", "/etc/subgid"), Mend: "choose another first_id in the configuration, or other ids in that line"})
+		cfg.Needs = append(cfg.Needs, checkup.Need{Name: []string{"ids of lxc", "ids of podman"}[i], Problem: checkup.Shared(ids.First, ids.Count, "/etc/subuid", "/etc/subgid"), Mend: "hostler-agent config show --origin | grep first_id    # set another one, or take other ids in that line"})
 	}
 	rec, err := s.record()
 	switch {
 	case err == nil && rec.Member():
 		m, member, err := s.look(rec, quiet)
 		if err != nil {
-			cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "restore the files, or join again: hostler-agent leave"})
+			cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "hostler-agent leave    # then join again; or restore the files"})
 			break
 		}
 		_, cfg.Certificate = m.validity()
@@ -92,7 +92,7 @@ func lookOver(ctx context.Context, c config, found ...checkup.Need) []api.Findin
 			cfg.Addresses = append(cfg.Addresses, ownListener(c.HTTP.Listen))
 		}
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "restore " + s.membership() + ", or join again: hostler-agent leave"})
+		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "hostler-agent leave    # then join again; or restore " + s.membership()})
 	}
 	cfg.Needs = append(cfg.Needs, found...)
 	return checkup.Run(ctx, cfg)

@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -59,7 +60,7 @@ func rootCommand() *cobra.Command {
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
 	}
 	root := daemon.Command("hostler-agent", "Look after this host: its commands and its containers",
-		joinCommand(&configPath, configured, logger), leaveCommand(configured), daemon.Config(defaultConfigPath, configured, defaults), policyCommand(configured), fsckCommand(configured, logger), guardCommand(logger), wakeCommand(logger), trialCommand(configured, logger), &cobra.Command{
+		joinCommand(&configPath, configured, logger), leaveCommand(configured), daemon.Config(defaultConfigPath, os.Environ(), configured, defaults), policyCommand(configured), fsckCommand(configured, logger), guardCommand(logger), wakeCommand(logger), trialCommand(configured, logger), &cobra.Command{
 			Use: "run", Short: "Serve until a signal ends it, and read the configuration again on SIGHUP; commands and containers go on", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				if err := rundir.SealFiles(); err != nil {
@@ -85,6 +86,25 @@ func configFlag(path string) []string {
 // noArgs refuses arguments.
 var noArgs = daemon.Args(0, 0)
 
+// maxCode bounds a join code on standard input, in bytes.
+const maxCode = 16 << 10
+
+// codeOf is the join code that an argument is, or that it says to read.
+func codeOf(arg string, in io.Reader) (string, error) {
+	if arg != "-" {
+		return arg, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxCode))
+	code := strings.TrimSpace(string(b))
+	if err == nil && code == "" {
+		err = errors.New("there is none; hostler host invite prints one")
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the code from standard input: %w", err)
+	}
+	return code, nil
+}
+
 func joinCommand(configPath *string, configured loader, logger func(*cobra.Command) *slog.Logger) *cobra.Command {
 	var (
 		host   string
@@ -95,7 +115,8 @@ func joinCommand(configPath *string, configured loader, logger func(*cobra.Comma
 		Short: "Bring this host into a fleet",
 		Long: "Make the host's key, make an offer to the coordinator that the code names, show four words, and\n" +
 			"wait until an operator has compared them and approved the host. It may be interrupted: without\n" +
-			"CODE it goes on where it was. Then systemd starts the agent, now and at each boot, if its package has\n" +
+			"CODE it goes on where it was. A CODE of - is read from standard input, so that no list of processes\n" +
+			"shows it. Then systemd starts the agent, now and at each boot, if its package has\n" +
 			"brought a service.\n\nA member that joins its own fleet again keeps its key, its name and all that it remembers: that is for\n" +
 			"a new coordinator in place of one that was lost without a backup. Stop the agent first.",
 		Args: daemon.Args(0, 1),
@@ -106,7 +127,9 @@ func joinCommand(configPath *string, configured loader, logger func(*cobra.Comma
 			}
 			code := ""
 			if len(args) > 0 {
-				code = args[0]
+				if code, err = codeOf(args[0], cmd.InOrStdin()); err != nil {
+					return daemon.Usage(err)
+				}
 			} else if host != "" || len(labels) > 0 {
 				return daemon.Usage(errors.New("--host and --label go with a code"))
 			}

@@ -363,20 +363,41 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"run", "--fast"}, daemon.ExitUsage, "unknown flag: --fast"},
 		{[]string{"join"}, daemon.ExitUsage, "no enrolment is under way"},
 		{[]string{"join", "nonsense"}, daemon.ExitUsage, "unusable code"},
+		{[]string{"join", "-"}, daemon.ExitUsage, `unusable code: it starts with "type"`},
 		{[]string{"join", code, "--host", "Not A Host"}, daemon.ExitUsage, "--host"},
 		{[]string{"join", "--host", "edge-02"}, daemon.ExitUsage, "go with a code"},
 		{[]string{"leave"}, daemon.ExitUsage, "joined no fleet"},
 		{[]string{"config"}, daemon.ExitUsage, "config needs check, example or show"},
 		{[]string{"config", "check"}, 0, ""},
 		{[]string{"version"}, 0, "hostler-agent 0."},
+		{[]string{"--version"}, 0, "hostler-agent version 0."},
 	} {
 		var out bytes.Buffer
 		args := append([]string{"--config", filepath.Join(s.dir, "none.toml")}, c.args...)
-		if exit := program(t.Context(), args, strings.NewReader(""), &out, &out); exit != c.exit || !strings.Contains(out.String(), c.text) {
+		if exit := program(t.Context(), args, strings.NewReader("typed\n"), &out, &out); exit != c.exit || !strings.Contains(out.String(), c.text) {
 			t.Errorf("%q exits with %d: %s", c.args, exit, out.String())
 		}
 		if _, err := os.Stat(filepath.Join(s.dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("%q leaves a state directory behind: %v", c.args, err)
+		}
+	}
+}
+
+// TestMisspeltVariable: a check of the configuration tells of a variable that sets nothing.
+func TestMisspeltVariable(t *testing.T) {
+	t.Setenv("HOSTLER_SESIONS_PARALLEL", "7")
+	s := newSite(t)
+	var out, talk bytes.Buffer
+	if code := program(t.Context(), []string{"--config", filepath.Join(s.dir, "agent.toml"), "config", "check"}, nil, &out, &talk); code != 0 || out.Len() > 0 || talk.String() != "hostler-agent: the variable HOSTLER_SESIONS_PARALLEL is no setting; perhaps HOSTLER_SESSIONS_PARALLEL is meant\n" {
+		t.Errorf("code %d: %s%s", code, out.String(), talk.String())
+	}
+}
+
+// TestCodeOfInput: an empty input is no code, with which a join would go on instead.
+func TestCodeOfInput(t *testing.T) {
+	for in, want := range map[string]string{" hj1_x\n": "hj1_x", "\n": ""} {
+		if code, err := codeOf("-", strings.NewReader(in)); code != want || (err == nil) != (want != "") {
+			t.Errorf("%q gives %q, %v", in, code, err)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func (s *server) check(ctx context.Context) []api.Finding {
 		Needs: []checkup.Need{
 			{Name: "work", Problem: degraded, Mend: "du -xh --max-depth 2 " + string(s.state), Vital: true},
 			{Name: "certificate", Problem: s.lives(), Mend: log + "    # why it is not renewed"},
-			{Name: "database", Problem: sqlstore.Verify(ctx, s.state.store()), Mend: "doc/recovery.md says how a backup is restored", Vital: true},
+			{Name: "database", Problem: sqlstore.Verify(ctx, s.state.store()), Mend: "hostler-coordinator restore --help    # doc/recovery.md says how a backup is restored", Vital: true},
 			{Name: "fence devices", Problem: s.fenceDevices(), Mend: "hostler fence device ls"},
 			{Name: "fencing", Problem: s.waitsForFence(), Mend: "hostler fence history    # and doc/fencing.md"},
 			{Name: "measurements", Problem: s.measured(), Mend: log + "    # and doc/metrics.md: InfluxDB and VictoriaMetrics"},

@@ -38,7 +38,7 @@ func rootCommand() *cobra.Command {
 	var configPath string
 	configured := loader(func() (config, settings.Origin, error) { return load(configPath, os.Environ()) })
 	root := daemon.Command("hostler-coordinator", "Track hosts, approvals and actions; serve the API and the broker",
-		initCommand(configured), runCommand(configured), backupCommand(configured), restoreCommand(configured), recoverCommand(configured), daemon.Config(defaultConfigPath, configured, func() (config, error) { return defaults(), nil }))
+		initCommand(configured), runCommand(configured), backupCommand(configured), restoreCommand(configured), recoverCommand(configured), daemon.Config(defaultConfigPath, os.Environ(), configured, func() (config, error) { return defaults(), nil }))
 	root.PersistentFlags().StringVar(&configPath, "config", "", "configuration file (default "+defaultConfigPath+")")
 	return root
 }

@@ -124,11 +124,13 @@ func TestHelpFits(t *testing.T) {
 	walk(cmd)
 }
 
-// TestListsAndShowsAreAlike: each list has both of its usual names, and can be filtered, cut
-// and watched; each show can be watched, and each of both takes every form of output. What
-// asks for a plan of placement can be watched, too: it changes with the fleet.
+// TestListsAndShowsAreAlike: each list and each removal has all of its usual names. Each list
+// can be filtered, cut and watched; each show can be watched, and each of both takes every
+// form of output. What asks for a plan of placement can be watched, too: it changes with the
+// fleet.
 func TestListsAndShowsAreAlike(t *testing.T) {
-	wants := map[string][]string{"ls": {"output", "no-headers", "watch", "limit"}, "show": {"output", "no-headers", "watch"}, "explain": {"output", "watch"}}
+	list, one := []string{"output", "no-headers", "watch", "limit"}, []string{"output", "no-headers", "watch"}
+	wants := map[string][]string{"ls": list, "pending": list, "mutes": list, "history": list, "exits": list, "stats": list, "top": list, "doctor": list, "show": one, "status": one, "why": one, "explain": one}
 	plans := []string{"hostler placement plan", "hostler sim what-if lose", "hostler sim what-if add"}
 	paged := []string{"hostler action ls", "hostler audit ls"} // whose options the other end filters by
 	var walk func(*cobra.Command)
@@ -143,6 +145,9 @@ func TestListsAndShowsAreAlike(t *testing.T) {
 		}
 		if cmd.Name() == "ls" && !cmd.HasAlias("list") {
 			t.Errorf("%s cannot be asked for as list", cmd.CommandPath())
+		}
+		if cmd.Name() == "rm" && (!cmd.HasAlias("remove") || !cmd.HasAlias("delete")) {
+			t.Errorf("%s cannot be asked for as remove and delete", cmd.CommandPath())
 		}
 		if cmd.Name() == "ls" && cmd.Flags().Lookup("filter") == nil && !slices.Contains(paged, cmd.CommandPath()) {
 			t.Errorf("%s has no --filter", cmd.CommandPath())

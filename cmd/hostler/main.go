@@ -89,7 +89,7 @@ func root(d *dispatch.Dispatcher) *cobra.Command {
 A HOST is named by its id, a container by HOST/NAME, an action by its id or the
 first or last characters of it (at least 4). On a host, with --local or when
 there is only the agent's socket, the HOST part is left out. Every ls may be
-written list.
+written list, every rm remove or delete, and ct container.
 
 Data goes to standard output, everything else to standard error.
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 timeout,
@@ -104,6 +104,7 @@ colours off. The configuration is $XDG_CONFIG_HOME/hostler/config.toml.`
   hostler host ls
   hostler run edge-01 -- uname -a
   hostler ct create edge-01/web --template busybox`
+	root.Version = buildinfo.String() // for --version
 	d.Options(root)
 	d.Prepare(root)
 	return root

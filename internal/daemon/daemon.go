@@ -66,6 +66,7 @@ func noCommand(cmd *cobra.Command, name string) error {
 func Command(name, short string, below ...*cobra.Command) *cobra.Command {
 	root := Group(name, short, "a command is missing", below...)
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Version = buildinfo.String() // for --version
 	root.AddCommand(manual.Command(8, buildinfo.Version))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage(errors.New(cmdline.Flag(cmd, err))) })
 	root.AddCommand(&cobra.Command{
@@ -115,8 +116,8 @@ func help(cmd *cobra.Command, args []string) error {
 type Loader[C any] func() (C, settings.Origin, error)
 
 // Config returns the commands that look at a configuration. file is where it is read
-// from, and defaults returns it as it is without any.
-func Config[C any](file string, load Loader[C], defaults func() (C, error)) *cobra.Command {
+// from, environ is the environment, and defaults returns it as it is without any.
+func Config[C any](file string, environ []string, load Loader[C], defaults func() (C, error)) *cobra.Command {
 	var withOrigin bool
 	show := &cobra.Command{Use: "show", Short: "Print every setting in force", Args: Args(0, 0), RunE: func(cmd *cobra.Command, _ []string) error {
 		c, from, err := load()
@@ -129,9 +130,15 @@ func Config[C any](file string, load Loader[C], defaults func() (C, error)) *cob
 		return settings.Show(cmd.OutOrStdout(), &c, from)
 	}}
 	show.Flags().BoolVar(&withOrigin, "origin", false, "say where each setting comes from")
-	check := &cobra.Command{Use: "check", Short: "Read the configuration and say what is wrong with it", Args: Args(0, 0), RunE: func(*cobra.Command, []string) error {
-		_, _, err := load()
-		return err
+	check := &cobra.Command{Use: "check", Short: "Read the configuration and say what is wrong with it", Args: Args(0, 0), RunE: func(cmd *cobra.Command, _ []string) error {
+		c, _, err := load()
+		if err != nil {
+			return err
+		}
+		for _, line := range settings.Misspelt(environ, &c) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.Root().Name(), line)
+		}
+		return nil
 	}}
 	var table bool
 	example := &cobra.Command{

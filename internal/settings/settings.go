@@ -429,6 +429,26 @@ func (o Origin) environment(environ []string, target any) error {
 	return nil
 }
 
+// Misspelt tells which variables of an environment name no setting of target, a pointer to a
+// struct, and one but for a few letters. Others may be meant for other programs.
+func Misspelt(environ []string, target any) (told []string) {
+	var known []string
+	for _, s := range settingsOf("", reflect.ValueOf(target).Elem()) {
+		known = append(known, strings.TrimPrefix(s.variable(), "HOSTLER_"))
+	}
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		word, ours := strings.CutPrefix(name, "HOSTLER_")
+		if !ours || slices.Contains(known, word) {
+			continue
+		}
+		if near := nearest(word, known); near != "" {
+			told = append(told, fmt.Sprintf("the variable %s is no setting; perhaps HOSTLER_%s is meant", name, near))
+		}
+	}
+	return told
+}
+
 // Show writes every setting of a struct, a pointer to which it takes, on a line of its
 // own, and after it where it came from unless the origin is nil.
 func Show(w io.Writer, target any, from Origin) error {

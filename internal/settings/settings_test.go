@@ -89,6 +89,15 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+func TestMisspelt(t *testing.T) {
+	var c config
+	want := []string{"the variable HOSTLER_HTP_PORT is no setting; perhaps HOSTLER_HTTP_PORT is meant"}
+	got := Misspelt([]string{"HOSTLER_HTP_PORT=1", "HOSTLER_HTTP_OPEN=true", "HOSTLER_TOKEN=x", "HOSTLER=", "HTP_PORT=1"}, &c)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestMissing(t *testing.T) {
 	var c config
 	none := filepath.Join(t.TempDir(), "none.toml")

@@ -27,6 +27,9 @@ func (a *commands) tokenCommand() *cobra.Command {
 	return term.Group("token", "Who may use the API", a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
 }
 
+// roles are those of tokens, the least first.
+var roles = []string{"viewer", "operator", "approver", "admin"}
+
 func (a *commands) tokenCreateCommand() *cobra.Command {
 	var role, person string
 	var ttl term.DurationFlag
@@ -46,8 +49,11 @@ token to a person of the ring, and what needs approvals is refused to other toke
 	cmd.Flags().StringVar(&role, "role", "viewer", "viewer, operator, approver or admin")
 	cmd.Flags().StringVar(&person, "person", "", "the person of the ring who uses it")
 	cmd.Flags().Var(&ttl, "ttl", "how long it is valid (default: until it is revoked)")
-	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		if !slices.Contains(roles, role) {
+			return term.Usage("hostler token create --help", "%q is not a role: use viewer, operator, approver or admin", role)
+		}
 		ask := api.NewToken{Name: args[0], Person: person, Role: role, Secret: a.tokenSecret()}
 		if ttl.Value > 0 {
 			ask.TTL = ttl.Value.String()

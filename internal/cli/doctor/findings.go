@@ -97,7 +97,7 @@ func examineHost(h api.Host, s api.Status, now time.Time) []finding {
 	r.check("state", api.FindingFailed, h.Degraded, "hostler host show "+h.ID+"    # free space on its disk, or repair it")
 	for _, missing := range h.Unsupported {
 		what, why, _ := strings.Cut(missing, ": ")
-		r.check(what, api.FindingWarning, why, "see doc/hosts.md, and restart the agent when it is there")
+		r.check(what, api.FindingWarning, why, "hostler host check "+h.ID+"    # the host looks, and names the command that brings it")
 	}
 	space := ""
 	if h.DiskBytes > 0 && h.DiskFree*100/h.DiskBytes < leastFree {

@@ -42,28 +42,30 @@ func parseJSONPath(text string) (*jsonPath, error) {
 }
 
 // print writes what the path selects of a thing, one value to a line: texts as they are,
-// everything else as JSON. A path that selects nothing writes nothing.
-func (p *jsonPath) print(w io.Writer, thing any) error {
+// everything else as JSON. A path that selects nothing writes nothing. It returns how many
+// values there were.
+func (p *jsonPath) print(w io.Writer, thing any) (int, error) {
 	b, err := Encode(thing, false)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var tree any
 	if err := json.NewDecoder(bytes.NewReader(b)).Decode(&tree); err != nil {
-		return err
+		return 0, err
 	}
-	for _, v := range p.expr.Get(tree) {
+	values := p.expr.Get(tree)
+	for _, v := range values {
 		line, ok := v.(string)
 		if !ok {
 			b, err := Encode(v, false)
 			if err != nil {
-				return err
+				return 0, err
 			}
 			line = strings.TrimSuffix(string(b), "\n")
 		}
 		if _, err := fmt.Fprintln(w, term.Printable(line)); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return len(values), nil
 }

@@ -61,6 +61,29 @@ func TestJSONPath(t *testing.T) {
 	}
 }
 
+// TestPathThatFitsNothing: a path is written for things that mostly lack a member, too, so it
+// is no error; the user is told.
+func TestPathThatFitsNothing(t *testing.T) {
+	n := Noun[pathThing]{Name: func(p pathThing) string { return p.Name }}
+	told := "The path $.nme selects nothing; -o json shows what there is.\n"
+	for path, want := range map[string][2]string{"$.nme": {"", told}, "$.exit.code": {"7\n", ""}} {
+		for _, none := range []bool{false, true} {
+			var out, talk bytes.Buffer
+			v := new(View)
+			if err := v.Format.Set("jsonpath=" + path); err != nil {
+				t.Fatal(err)
+			}
+			things := []pathThing{{Name: "a"}, {Name: "b", Exit: &pathExit{Code: 7}}}
+			if none {
+				things, want = nil, [2]string{}
+			}
+			if err := Print(&term.UI{Out: &out, Err: &talk}, v, n, things); err != nil || out.String() != want[0] || talk.String() != want[1] {
+				t.Errorf("%s: %v\n%q and %q, want %q", path, err, out.String(), talk.String(), want)
+			}
+		}
+	}
+}
+
 // FuzzJSONPath: whatever is typed is refused or selects something, and always the same.
 func FuzzJSONPath(f *testing.F) {
 	for _, seed := range []string{"$.name", "{.exit.code}", "$..code", "$.all[?(@.code > 0)].word", "$[*]", "$.all[::-1]", "$.all[?(@.word =~ /y.*/)]", "$.all[(@.length-1)]", "$['a','b']", "{"} {
@@ -73,10 +96,10 @@ func FuzzJSONPath(f *testing.F) {
 			return
 		}
 		var one, two bytes.Buffer
-		if err := p.print(&one, thing); err != nil {
+		if _, err := p.print(&one, thing); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.print(&two, thing); err != nil || one.Len() != two.Len() {
+		if _, err := p.print(&two, thing); err != nil || one.Len() != two.Len() {
 			t.Errorf("%q selects %q, then %q: %v", path, one.String(), two.String(), err)
 		}
 	})

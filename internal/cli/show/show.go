@@ -216,8 +216,9 @@ type Table[T any] struct {
 	Noun Noun[T]
 	View *View
 	// Widths are those of the columns so far, for lines that follow later.
-	Widths []int
-	headed bool
+	Widths   []int
+	headed   bool
+	selected int // what a path has selected so far
 }
 
 // Print prints what there is.
@@ -245,7 +246,8 @@ func (t *Table[T]) Print(w io.Writer, items []T) error {
 		return t.printTemplate(w, items)
 	case "jsonpath":
 		for _, it := range items {
-			if err := t.View.Format.path.print(w, it); err != nil {
+			n, err := t.View.Format.path.print(w, it)
+			if t.selected += n; err != nil {
 				return err
 			}
 		}

@@ -1,9 +1,14 @@
 package show
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/hostler-io/hostler/client"
 	"github.com/hostler-io/hostler/internal/cli/term"
@@ -11,7 +16,17 @@ import (
 
 // Print prints things of one noun.
 func Print[T any](a *term.UI, v *View, n Noun[T], items []T) error {
-	return (&Table[T]{UI: a, Noun: n, View: v}).Print(a.Out, items)
+	return (&Table[T]{UI: a, Noun: n, View: v}).once(items)
+}
+
+// once prints things to the user, who is told if a path fits none of them: it may be
+// misspelt.
+func (t *Table[T]) once(items []T) error {
+	err := t.Print(t.UI.Out, items)
+	if err == nil && t.View.Format.Word == "jsonpath" && len(items) > 0 && t.selected == 0 {
+		t.UI.Say("The path %s selects nothing; -o json shows what there is.", t.View.Format.path.expr)
+	}
+	return err
 }
 
 // Items prints what fetch returns, and with --watch goes on to print what
@@ -24,7 +39,7 @@ func Items[T any](ctx context.Context, a *term.UI, v *View, n Noun[T], fetch fun
 	}
 	if !v.Watch {
 		t.tellNone(items)
-		return t.Print(a.Out, items)
+		return t.once(items)
 	}
 	w := &watcher[T]{table: t}
 	for err = w.update(items); err == nil; err = w.update(items) {
@@ -50,46 +65,97 @@ func Item[T any](ctx context.Context, a *term.UI, v *View, n Noun[T], fetch func
 	})
 }
 
-// watcher prints changes: on a terminal the whole again, elsewhere the lines
-// that are new or different, so that a pipe sees each state once.
+// watcher prints changes: on a terminal the whole again, elsewhere the lines that are new or
+// differ from what stands there, so that a pipe sees each state once.
 type watcher[T any] struct {
 	table *Table[T]
 	shown map[string]string // what was printed last, by name; nil before the first time
 	away  bool              // the other end does not answer
 }
 
+// ticking are the members that time alone changes: a change of them is no news.
+var ticking = []string{"now", "lease_left_ms"}
+
 func (w *watcher[T]) update(items []T) error {
+	a, v := w.table.UI, w.table.View
+	items, err := choose(v.filters, items)
+	if err != nil {
+		return err
+	}
+	if v.Limit > 0 && len(items) > v.Limit {
+		items = items[:v.Limit]
+	}
 	var changed []T
 	now := make(map[string]string, len(items))
 	for _, it := range items {
-		b, err := Encode(it, false)
-		if err != nil {
+		name := w.table.Noun.Name(it)
+		if now[name], err = w.state(it); err != nil {
 			return err
 		}
-		name := w.table.Noun.Name(it)
-		if now[name] = string(b); now[name] != w.shown[name] {
+		if now[name] != w.shown[name] {
 			changed = append(changed, it)
 		}
 	}
-	gone, news := len(now) < len(w.shown), w.shown == nil || len(w.shown) > 0
+	before := w.shown
 	w.shown = now
-	a, word := w.table.UI, w.table.View.Format.Word
-	painted := a.OutTTY && !a.Dumb() && (word == "table" || word == "wide")
+	text := v.Format.Word == "table" || v.Format.Word == "wide"
+	painted := text && a.OutTTY && !a.Dumb()
 	if painted {
 		// Relative times grow old, so a terminal is painted every time.
 		fmt.Fprint(a.Out, "\x1b[H\x1b[2J")
 		w.table.headed, w.table.Widths = false, nil
 	}
-	if news || painted && a.ErrTTY {
+	if before == nil || len(before) > 0 || painted && a.ErrTTY {
 		w.table.tellNone(items)
 	}
 	if painted {
 		return w.table.Print(a.Out, items)
 	}
-	if len(changed) == 0 && !gone && w.table.headed {
+	w.tellGone(before, items)
+	if len(changed) == 0 && w.table.headed {
 		return nil
 	}
+	if text && v.One && len(before) > 0 && len(changed) > 0 {
+		fmt.Fprintln(a.Out) // between two states of one thing
+	}
 	return w.table.Print(a.Out, changed)
+}
+
+// state is what of a thing can be seen in the form that is printed.
+func (w *watcher[T]) state(it T) (string, error) {
+	t, word := w.table, w.table.View.Format.Word
+	if word != "json" && word != "yaml" && word != "name" {
+		var b strings.Builder
+		err := (&Table[T]{UI: t.UI, Noun: t.Noun, View: t.View, headed: true}).Print(&b, []T{it})
+		return b.String(), err
+	}
+	b, err := Encode(it, false)
+	if err != nil || !slices.ContainsFunc(ticking, func(m string) bool { return bytes.Contains(b, []byte(`"`+m+`":`)) }) {
+		return string(b), err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(b, &members); err != nil {
+		return "", err
+	}
+	for _, m := range ticking {
+		delete(members, m)
+	}
+	b, err = Encode(members, false)
+	return string(b), err
+}
+
+// tellGone names what was in a list and is not any more. A list that is full may have
+// dropped it for something newer.
+func (w *watcher[T]) tellGone(before map[string]string, items []T) {
+	v := w.table.View
+	if v.One || v.Limit > 0 && len(items) >= v.Limit {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, there := w.shown[name]; !there {
+			w.table.UI.Say("%s is no longer in the list", term.Printable(name))
+		}
+	}
 }
 
 // next waits and asks again, for as long as it takes while no answer comes.

@@ -155,11 +155,12 @@ func (a *UI) Prepare(root *cobra.Command) {
 	alias(root)
 }
 
-// alias lets every list of a tree be asked for by both of its usual names.
+// aliases are the other usual names of commands.
+var aliases = map[string][]string{"ls": {"list"}, "rm": {"remove", "delete"}, "ct": {"container"}}
+
+// alias lets the commands of a tree be asked for by all of their usual names.
 func alias(cmd *cobra.Command) {
-	if cmd.Name() == "ls" {
-		cmd.Aliases = append(cmd.Aliases, "list")
-	}
+	cmd.Aliases = append(cmd.Aliases, aliases[cmd.Name()]...)
 	for _, c := range cmd.Commands() {
 		alias(c)
 	}

@@ -148,7 +148,7 @@ func (a *UI) Confirm(yes bool, question string) error {
 		if a.InTTY {
 			stream = "stderr"
 		}
-		return &Failure{Code: ExitRefused, What: "confirmation needed, but " + stream + " is not a terminal", Why: question, Next: "rerun with --yes"}
+		return &Failure{Code: ExitRefused, What: "confirmation needed, but " + stream + " is not a terminal", Why: "this asks: " + question, Next: "rerun with --yes"}
 	}
 	answer, ended, err := a.ask(question + " [y/N] ")
 	if err != nil {
