@@ -1,0 +1,71 @@
+package podman_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/podman"
+)
+
+// TestWithSnapshot: the root directory of a snapshot has all files that the container had then,
+// also those of its image, with the owners that the container sees.
+func TestWithSnapshot(t *testing.T) {
+	for _, privileged := range []bool{false, true} {
+		m := newMachine(t)
+		spec := m.specs()
+		spec.Network, spec.Privileged = container.Network{}, privileged
+		must := func(errs ...error) {
+			t.Helper()
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(m.Create(t.Context(), spec))
+		info, err := m.Start(t.Context(), spec.Name)
+		must(err)
+		inside := fmt.Sprintf("/proc/%d/root/", info.InitPID)
+		must(os.WriteFile(inside+"mine", []byte("then"), 0o644), os.Remove(inside+"bin/cp"), m.Snapshot(t.Context(), spec.Name, container.Snapshot{Name: "first"}))
+		must(os.WriteFile(inside+"mine", []byte("later"), 0o644))
+		must(m.WithSnapshot(t.Context(), spec.Name, "first", func(root string) error {
+			var program unix.Stat_t
+			mine, err := os.ReadFile(filepath.Join(root, "mine"))
+			_, gone := os.Lstat(filepath.Join(root, "bin/cp"))
+			err = errors.Join(err, unix.Lstat(filepath.Join(root, "bin/busybox"), &program))
+			if string(mine) != "then" || !errors.Is(gone, os.ErrNotExist) || program.Uid != info.IDs.First {
+				t.Errorf("privileged %v: it had %q, %v, and a program of user %d, want %d", privileged, mine, gone, program.Uid, info.IDs.First)
+			}
+			return err
+		}))
+		if err := m.WithSnapshot(t.Context(), spec.Name, "nosuch", nil); !errors.Is(err, container.ErrNotFound) {
+			t.Errorf("of no snapshot: %v", err)
+		}
+	}
+}
+
+// TestMapped: podman's storage has the kernel map owners, or has a copy of the image with other ones.
+func TestMapped(t *testing.T) {
+	ids := container.IDRange{First: 300_000, Count: 65_536}
+	for owner, want := range map[int]uint32{0: ids.Count, 299_999: ids.Count, 300_000: 0, 365_535: 0, 365_536: ids.Count} {
+		dir := t.TempDir()
+		if err := os.Chown(dir, owner, owner); err != nil {
+			t.Fatal(err)
+		}
+		if first, count, err := podman.Mapped([]string{dir, "/nosuch"}, ids); err != nil || count != want || (count > 0) != (first == ids.First) {
+			t.Errorf("of user %d: %d, %d, %v", owner, first, count, err)
+		}
+	}
+	if _, count, err := podman.Mapped([]string{"/"}, container.IDRange{}); err != nil || count != 0 {
+		t.Errorf("of a privileged one: %d, %v", count, err)
+	}
+	for _, lower := range [][]string{nil, {"/nosuch"}} {
+		if _, _, err := podman.Mapped(lower, ids); err == nil {
+			t.Errorf("of %q: no error", lower)
+		}
+	}
+}
