@@ -29,6 +29,8 @@ type Snapshotter interface {
 // a container with those that stand in its image.
 type Historian interface {
 	Snapshotter
+	// KeepsHistory reports whether its storage can, as far as that is known.
+	KeepsHistory() bool
 	// WithSnapshot calls do with the root directory of a container as it was at a snapshot.
 	// The path holds until do returns, in this process. The owners are users of the host. There
 	// being no such snapshot is ErrNotFound.

@@ -69,6 +69,9 @@ func (s *shared) WithTree(ctx context.Context, name string, do func(root string)
 	return do(layers.Path(f))
 }
 
+// KeepsHistory implements container.Historian.
+func (*shared) KeepsHistory() bool { return true }
+
 // WithSnapshot implements container.Historian.
 func (s *shared) WithSnapshot(_ context.Context, name, snap string, do func(root string) error) error {
 	if err := container.CheckReference(name); err != nil {

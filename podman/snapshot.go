@@ -27,6 +27,10 @@ const snapshotTime = 30 * time.Minute
 // so they go with it.
 const snapshotDir = "hostler-snapshots"
 
+// overlay is the driver of podman's storage that keeps what a container has changed in a
+// directory of its own.
+const overlay = "overlay"
+
 // storage is where podman keeps the files of a container.
 type storage struct {
 	Name string
@@ -37,7 +41,7 @@ type storage struct {
 // that holds what the container has changed; the layers of its image never change.
 func (s *storage) snapshots() (snapshot.Dir, error) {
 	upper := s.Data["UpperDir"]
-	if s.Name != "overlay" || !filepath.IsAbs(upper) {
+	if s.Name != overlay || !filepath.IsAbs(upper) {
 		return snapshot.Dir{}, fmt.Errorf("%w: podman's storage driver is %q, and snapshots of containers need overlay; set storage_driver in /etc/containers/storage.conf", container.ErrUnsupported, s.Name)
 	}
 	return snapshot.Dir{Path: filepath.Join(filepath.Dir(upper), snapshotDir), Tree: upper}, nil
@@ -106,6 +110,12 @@ func (s shooting) Rollback(ctx context.Context, name, snap string) error {
 // DropSnapshot implements container.Snapshotter.
 func (s shooting) DropSnapshot(ctx context.Context, name, snap string) error {
 	return s.onSnapshots(ctx, "dropsnapshot", name, false, func(_ context.Context, d snapshot.Dir) error { return d.Remove(snap) })
+}
+
+// KeepsHistory implements container.Historian.
+func (s shooting) KeepsHistory() bool {
+	driver := s.r.driver.Load()
+	return driver == nil || *driver == overlay
 }
 
 // WithSnapshot implements container.Historian.

@@ -3,8 +3,11 @@ package podman_test
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +29,10 @@ func TestWithSnapshot(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		must(m.Create(t.Context(), spec))
+		must(m.Create(t.Context(), spec), m.Probe(t.Context()))
+		if !m.KeepsHistory() {
+			t.Error("the driver of podman's storage is not known as overlay")
+		}
 		info, err := m.Start(t.Context(), spec.Name)
 		must(err)
 		inside := fmt.Sprintf("/proc/%d/root/", info.InitPID)
@@ -44,6 +50,36 @@ func TestWithSnapshot(t *testing.T) {
 		}))
 		if err := m.WithSnapshot(t.Context(), spec.Name, "nosuch", nil); !errors.Is(err, container.ErrNotFound) {
 			t.Errorf("of no snapshot: %v", err)
+		}
+	}
+}
+
+// TestHistory: a host lists that snapshots go along only where podman's storage can hold them,
+// or podman was not asked yet.
+func TestHistory(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := "overlay"
+	service := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"version":{"APIVersion":"4.3.1"},"store":{"graphDriverName":%q}}`, driver)
+	})}
+	go func() { _ = service.Serve(l) }() // ends when it is closed
+	t.Cleanup(func() { service.Close() })
+	r, err := podman.New(podman.Config{Socket: socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	lists := func() bool { return slices.Contains(container.Abilities(r), "history") }
+	if !lists() {
+		t.Error("before podman was asked it is not listed")
+	}
+	for _, driver = range []string{"vfs", "btrfs", "overlay"} {
+		if err := r.Probe(t.Context()); err != nil || lists() != (driver == "overlay") {
+			t.Errorf("%s: listed %v, %v", driver, lists(), err)
 		}
 	}
 }
