@@ -28,12 +28,18 @@ func TestContainerMove(t *testing.T) {
 				t.Helper()
 				return w.must(t, "exec", where, "--", "sh", "-c", "cat /etc/machine-id /etc/ssh/ssh_host_rsa_key /root/state /srv/data/row; stat -c %u:%g /root/state /srv/data/row; hostname; cat /sys/class/net/eth0/address")
 			}
+			earlier := w.history(t, from)
 			was, is := identity(from), show[ct](t, w, "ct", "show", from)
 			w.cli(t, "ct", "move", from, "edge-02").exits(t, 4, "--yes")
 			if r := w.cli(t, "ct", "move", from, "edge-02", "--dry-run", "-o", "json").exits(t, 0); !strings.Contains(r.stdout, `"bytes":`) || strings.Contains(r.stderr, "is not known") {
 				t.Errorf("what it takes, and the room for it, is not looked at: %s%s", r.stdout, r.stderr)
 			}
-			w.must(t, "ct", "move", from, "edge-02", "--yes")
+			if out := w.must(t, "ct", "move", from, "edge-02", "--dry-run", "--drop-snapshots", "-o", "json"); !strings.Contains(out, `"dropped_snapshots": [`) {
+				t.Errorf("what would be lost is not told: %s", out)
+			}
+			if out := w.cli(t, "ct", "move", from, "edge-02", "--yes").exits(t, 0); !strings.Contains(out.stderr, "with its 2 snapshots") {
+				t.Errorf("that they went along is not told: %s", out.stderr)
+			}
 			if now := identity(to); now != was {
 				t.Errorf("it was\n%s\nand is\n%s", was, now)
 			}
@@ -53,6 +59,7 @@ func TestContainerMove(t *testing.T) {
 			if out := w.must(t, "volume", "ls", "edge-01", "-o", "name"); strings.Contains(out, runtime) {
 				t.Errorf("its first host keeps the volume %s", out)
 			}
+			earlier.checkAt(t, w, to)
 			w.must(t, "ct", "stop", to)
 			w.must(t, "ct", "move", to, "edge-01", "--yes") // and back, as it is
 			if c := show[ct](t, w, "ct", "show", from); c.State != "stopped" || c.Intended != "stopped" || c.CTID != is.CTID {
@@ -62,7 +69,48 @@ func TestContainerMove(t *testing.T) {
 			if now := identity(from); now != was {
 				t.Errorf("it was\n%s\nand came back as\n%s", was, now)
 			}
+			earlier.checkAt(t, w, from)
 		})
+	}
+}
+
+// past are the snapshots of a container, the newest first.
+type past []api.ContainerSnapshot
+
+// history makes two snapshots of a container that runs. Between them it changes a file, and
+// removes one that came with its image.
+func (w *world) history(t *testing.T, where string) past {
+	t.Helper()
+	for _, line := range []string{"echo one > /root/when", "echo two > /root/when; rm /bin/cp", "echo now > /root/when"} {
+		w.must(t, "exec", where, "--", "sh", "-c", line+"; chown 9:9 /root/when")
+		if word := strings.Fields(line)[1]; word != "now" {
+			w.must(t, "snapshot", "create", where, word, "--pause")
+		}
+	}
+	all := show[past](t, w, "snapshot", "ls", where)
+	if len(all) != 2 {
+		t.Fatalf("there are the snapshots %+v", all)
+	}
+	return all
+}
+
+// checkAt: a container has these snapshots, and can have the files of each.
+func (p past) checkAt(t *testing.T, w *world, where string) {
+	t.Helper()
+	is := show[past](t, w, "snapshot", "ls", where)
+	if len(is) != len(p) {
+		t.Fatalf("%s has the snapshots %+v, want %+v", where, is, p)
+	}
+	for i, was := range p {
+		if is[i].Name != was.Name || !is[i].Made.Equal(was.Made) || is[i].Paused != was.Paused || is[i].Damaged || is[i].Entries < 3 {
+			t.Errorf("%s has the snapshot %+v, and it was %+v", where, is[i], was)
+		}
+	}
+	for name, want := range map[string]string{"one": "one 9:9 with\n", "two": "two 9:9 without\n"} {
+		w.must(t, "snapshot", "rollback", where, name, "--restart", "--yes")
+		if got := w.must(t, "exec", where, "--", "sh", "-c", "echo $(cat /root/when) $(stat -c %u:%g /root/when) $(test -e /bin/cp && echo with || echo without)"); got != want {
+			t.Errorf("%s rolled back to %s has %q, want %q", where, name, got, want)
+		}
 	}
 }
 
