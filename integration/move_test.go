@@ -5,9 +5,11 @@ package integration
 import (
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/btrfstest"
 	"github.com/hostler-io/hostler/internal/podmantest"
 )
 
@@ -71,6 +73,51 @@ func TestContainerMove(t *testing.T) {
 			}
 			earlier.checkAt(t, w, from)
 		})
+	}
+}
+
+// TestMoveBetweenStorages moves a container that shares the files of its image to a host with
+// btrfs and back: its snapshots hold its changes alone, then they are subvolumes, and then
+// directories with all files.
+func TestMoveBetweenStorages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first, second := w.newHost(t, "edge-01", false), w.newHost(t, "edge-02", false)
+	btrfs := btrfstest.Mount(t) + "/lxc"
+	write(t, second.config(), strings.Replace(read(t, second.config()), second.path("lxc"), btrfs, 1))
+	for _, h := range []*host{first, second} {
+		p, words := h.join(t, w.invite(t))
+		w.must(t, "host", "approve", h.name, "--words", words)
+		p.finish(t).exits(t, 0)
+		h.start(t)
+	}
+	w.must(t, "ct", "create", "edge-01/base", "--template", "busybox")
+	w.must(t, "image", "promote", "edge-01/base", "base:1")
+	w.must(t, "ct", "create", "edge-01/web", "localhost/base:1", "--start")
+	if out := w.must(t, "ct", "config", "get", "edge-01/web", "rootfs"); out != "overlay\n" {
+		t.Fatalf("this test needs files that are shared, and it has %q", out)
+	}
+	earlier := w.history(t, "edge-01/web")
+	w.must(t, "ct", "move", "edge-01/web", "edge-02", "--yes")
+	if out := w.must(t, "exec", "edge-02/web", "--", "cat", "/root/when"); out != "now\n" {
+		t.Errorf("it came as %q", out)
+	}
+	earlier.checkAt(t, w, "edge-02/web")
+	var st syscall.Stat_t
+	if err := syscall.Stat(filepath.Join(btrfs, "web", "rootfs"), &st); err != nil || st.Ino != 256 {
+		t.Errorf("on btrfs its files are %+v, %v, want a subvolume", st, err)
+	}
+	w.must(t, "ct", "move", "edge-02/web", "edge-01", "--yes")
+	earlier.checkAt(t, w, "edge-01/web")
+	w.cli(t, "ct", "move", "edge-01/web", "edge-02", "--drop-snapshots").exits(t, 4, "--yes")
+	if out := w.cli(t, "ct", "move", "edge-01/web", "edge-02", "--drop-snapshots", "--yes").exits(t, 0); !strings.Contains(out.stderr, "without its snapshots, which are removed: one, two") {
+		t.Errorf("what was lost is not told: %s", out.stderr)
+	}
+	if all := show[past](t, w, "snapshot", "ls", "edge-02/web"); len(all) > 0 {
+		t.Errorf("what was to be left behind came: %+v", all)
+	}
+	for _, name := range []string{"edge-01/base", "edge-02/web"} {
+		w.must(t, "ct", "rm", name, "--yes")
 	}
 }
 
