@@ -182,6 +182,9 @@ func (m *mover) move(ctx context.Context, v *show.View, reason string, yes, dry 
 	if err := run(ctx, m, steps); err != nil {
 		return err
 	}
+	if m.p.details != nil { // the first host had looked once more when it was stopped
+		out.Snapshots, out.Dropped = m.p.wanted(), m.p.dropped()
+	}
 	switch {
 	case len(out.Dropped) > 0:
 		m.Say("%s is on %s, without its snapshots, which are removed: %s.", term.Printable(m.p.name), m.to, term.Printable(strings.Join(out.Dropped, ", ")))
@@ -225,12 +228,7 @@ func (m *mover) planned(steps []step) moved {
 	}
 	if d := m.p.details; d != nil {
 		out.Volumes, out.Mounts, out.Ports = d.Volumes, d.Mounts, d.Ports
-		out.Snapshots = m.p.wanted()
-		if m.dropSnapshots {
-			for _, s := range slices.Backward(d.Snapshots) {
-				out.Dropped = append(out.Dropped, s.Name)
-			}
-		}
+		out.Snapshots, out.Dropped = m.p.wanted(), m.p.dropped()
 		if d.Moving != nil && d.Moving.Ran {
 			out.State = "running"
 		}

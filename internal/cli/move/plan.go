@@ -79,10 +79,23 @@ func (p *picture) left() ([]step, error) {
 }
 
 // wanted are the names of the snapshots that go along, in their order.
-func (p *picture) wanted() (names []string) {
+func (p *picture) wanted() []string {
 	if p.dropSnapshots {
 		return nil
 	}
+	return p.snapshots()
+}
+
+// dropped are the names of those that are lost.
+func (p *picture) dropped() []string {
+	if !p.dropSnapshots {
+		return nil
+	}
+	return p.snapshots()
+}
+
+// snapshots are the names of those of the first host.
+func (p *picture) snapshots() (names []string) {
 	for _, s := range slices.Backward(p.details.Snapshots) {
 		names = append(names, s.Name)
 	}
