@@ -183,7 +183,7 @@ func (m *mover) move(ctx context.Context, v *show.View, reason string, yes, dry 
 		return err
 	}
 	if m.p.details != nil { // the first host had looked once more when it was stopped
-		out.Snapshots, out.Dropped = m.p.wanted(), m.p.dropped()
+		out.Snapshots, out.Dropped = m.p.taken(true)
 	}
 	switch {
 	case len(out.Dropped) > 0:
@@ -228,7 +228,7 @@ func (m *mover) planned(steps []step) moved {
 	}
 	if d := m.p.details; d != nil {
 		out.Volumes, out.Mounts, out.Ports = d.Volumes, d.Mounts, d.Ports
-		out.Snapshots, out.Dropped = m.p.wanted(), m.p.dropped()
+		out.Snapshots, out.Dropped = m.p.taken(!slices.Contains(steps, backUp))
 		if d.Moving != nil && d.Moving.Ran {
 			out.State = "running"
 		}
@@ -338,7 +338,7 @@ func (m *mover) nothingLost(ctx context.Context) error {
 		return err
 	}
 	if lost := m.p.astray(from, to); len(lost) > 0 {
-		return refused(m.ref.String(), fmt.Sprintf("%s alone has its snapshots %s, which would be lost with it there; ask with --drop-snapshots to lose them", m.ref.Host, strings.Join(lost, ", ")), "hostler snapshot ls "+m.ref.String())
+		return refused(m.ref.String(), fmt.Sprintf("%s alone has its snapshots %s, which would be lost with it there: ask with --drop-snapshots to lose them, or end the move and begin anew (hostler ct rm %s/%s, hostler ct start %s)", m.ref.Host, strings.Join(lost, ", "), m.to, m.p.name, m.ref), "hostler snapshot ls "+m.ref.String())
 	}
 	return nil
 }

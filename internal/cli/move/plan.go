@@ -69,37 +69,39 @@ func (p *picture) left() ([]step, error) {
 		}
 		return []step{forget, stop, backUp, send, arrive, leave, tidy}, nil
 	}
-	switch kept := whole(p.atFrom) && slices.Equal(p.atFrom.Snapshots, p.wanted()); {
+	switch kept := whole(p.atFrom); {
+	// The other host may be making the container of that backup, whatever snapshots are wanted now.
 	case p.copy != nil || kept && whole(p.atTo) && p.atTo.Made.Equal(p.atFrom.Made):
 		return []step{stop, arrive, leave, tidy}, nil
-	case kept && p.atTo == nil:
+	case kept && p.atTo == nil && slices.Equal(p.atFrom.Snapshots, p.wanted()):
 		return []step{stop, send, arrive, leave, tidy}, nil
 	}
 	return []step{stop, forget, backUp, send, arrive, leave, tidy}, nil
 }
 
 // wanted are the names of the snapshots that go along, in their order.
-func (p *picture) wanted() []string {
+func (p *picture) wanted() (names []string) {
 	if p.dropSnapshots {
 		return nil
 	}
-	return p.snapshots()
-}
-
-// dropped are the names of those that are lost.
-func (p *picture) dropped() []string {
-	if !p.dropSnapshots {
-		return nil
-	}
-	return p.snapshots()
-}
-
-// snapshots are the names of those of the first host.
-func (p *picture) snapshots() (names []string) {
 	for _, s := range slices.Backward(p.details.Snapshots) {
 		names = append(names, s.Name)
 	}
 	return names
+}
+
+// taken are the names of the snapshots that go along, or went, and dropped those of the others.
+// backedUp tells that the backup of the move is made, which decides then.
+func (p *picture) taken(backedUp bool) (taken, dropped []string) {
+	if taken = p.wanted(); backedUp && p.atFrom != nil {
+		taken = p.atFrom.Snapshots
+	}
+	for _, s := range slices.Backward(p.details.Snapshots) {
+		if !slices.Contains(taken, s.Name) {
+			dropped = append(dropped, s.Name)
+		}
+	}
+	return taken, dropped
 }
 
 // history reports whether containers of a host can have their snapshots brought there or away.

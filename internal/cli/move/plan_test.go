@@ -54,20 +54,21 @@ func TestLeft(t *testing.T) {
 		p    *picture
 		want []step
 	}{
-		"from the beginning":               {still(), all},
-		"what an earlier move has left":    {still(kept, came), all},
-		"it is stopped":                    {still(moving), []step{stop, forget, backUp, send, arrive, leave, tidy}},
-		"its backup was cut short":         {still(moving, unread), []step{stop, forget, backUp, send, arrive, leave, tidy}},
-		"it is backed up":                  {still(moving, kept), []step{stop, send, arrive, leave, tidy}},
-		"the backup came":                  {still(moving, kept, came), []step{stop, arrive, leave, tidy}},
-		"a backup of another time":         {still(moving, kept, another), []step{stop, forget, backUp, send, arrive, leave, tidy}},
-		"the other host has it":            {still(moving, kept, came, there), []step{stop, arrive, leave, tidy}},
-		"the other host has it without it": {still(moving, there), []step{stop, arrive, leave, tidy}},
-		"the first host has it no more":    {still(gone, kept, there), []step{tidy}},
-		"its snapshots are in the backup":  {still(moving, shots, keptShots, came), []step{stop, arrive, leave, tidy}},
-		"the backup has none of them":      {still(moving, shots, kept, came), []step{stop, forget, backUp, send, arrive, leave, tidy}},
-		"they are left behind since":       {still(moving, shots, keptShots, drop), []step{stop, forget, backUp, send, arrive, leave, tidy}},
-		"they were left behind before":     {still(moving, shots, kept, came, drop), []step{stop, arrive, leave, tidy}},
+		"from the beginning":                {still(), all},
+		"what an earlier move has left":     {still(kept, came), all},
+		"it is stopped":                     {still(moving), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"its backup was cut short":          {still(moving, unread), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"it is backed up":                   {still(moving, kept), []step{stop, send, arrive, leave, tidy}},
+		"the backup came":                   {still(moving, kept, came), []step{stop, arrive, leave, tidy}},
+		"a backup of another time":          {still(moving, kept, another), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"the other host has it":             {still(moving, kept, came, there), []step{stop, arrive, leave, tidy}},
+		"the other host has it without it":  {still(moving, there), []step{stop, arrive, leave, tidy}},
+		"the first host has it no more":     {still(gone, kept, there), []step{tidy}},
+		"its snapshots are in the backup":   {still(moving, shots, keptShots, came), []step{stop, arrive, leave, tidy}},
+		"the backup has none of them":       {still(moving, shots, kept), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"a backup without them may be used": {still(moving, shots, kept, came), []step{stop, arrive, leave, tidy}},
+		"they are left behind since":        {still(moving, shots, keptShots, drop), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"they were left behind before":      {still(moving, shots, kept, came, drop), []step{stop, arrive, leave, tidy}},
 	} {
 		if got, err := c.p.left(); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)
@@ -241,6 +242,29 @@ func TestAstray(t *testing.T) {
 	} {
 		if got := c.p.astray(c.from, c.to); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestTaken: what is told of snapshots is what the backup has, once it is made.
+func TestTaken(t *testing.T) {
+	for name, c := range map[string]struct {
+		p              *picture
+		backedUp       bool
+		taken, dropped []string
+	}{
+		"all go":                           {still(shots), false, []string{"first", "second"}, nil},
+		"none goes":                        {still(shots, drop), false, nil, []string{"first", "second"}},
+		"of an earlier move is a backup":   {still(shots, drop, keptShots), false, nil, []string{"first", "second"}},
+		"all are in the backup":            {still(shots, keptShots), true, []string{"first", "second"}, nil},
+		"they are, and were to be lost":    {still(shots, keptShots, drop), true, []string{"first", "second"}, nil},
+		"there is no backup any more":      {still(shots), true, []string{"first", "second"}, nil},
+		"it was asked for without them":    {still(shots, kept, drop), true, nil, []string{"first", "second"}},
+		"one of two is in the backup":      {still(shots, keptShots, func(p *picture) { p.atFrom.Snapshots = []string{"first"} }, drop), true, []string{"first"}, []string{"second"}},
+		"it has none, and nothing is told": {still(kept), true, nil, nil},
+	} {
+		if taken, dropped := c.p.taken(c.backedUp); !slices.Equal(taken, c.taken) || !slices.Equal(dropped, c.dropped) {
+			t.Errorf("%s: %q go, and %q are lost", name, taken, dropped)
 		}
 	}
 }
