@@ -197,6 +197,7 @@ func TestMoveCutShort(t *testing.T) {
 	l.must(t, "exec", sick, "--", "rm", "/sick")
 	runs(sick)
 
+	earlier := l.history(t, web)
 	for _, at := range []string{"stop the container", "back it up", "bring the backup over", "make and start", "remove the container from", "remove the backup of"} {
 		p := l.start(t, "hostler", "ct", "move", web, "edge-02", "--yes")
 		p.says(t, p.talk, at)
@@ -205,6 +206,7 @@ func TestMoveCutShort(t *testing.T) {
 	}
 	l.must(t, "ct", "move", web, "edge-02", "--yes")
 	runs("edge-02/web")
+	earlier.checkAt(t, l.world, "edge-02/web")
 	l.cli(t, "ct", "show", web).exits(t, 3)
 	for _, host := range []string{"edge-01", "edge-02"} {
 		if out := l.must(t, "backup", "ls", host, "-o", "name"); out != "" {
