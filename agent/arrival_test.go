@@ -129,8 +129,14 @@ func TestLeaving(t *testing.T) {
 				t.Errorf("%s ended with %q, want %q", s.Kind, got, why)
 			}
 		}
+		ask(snapshotOf(1, "before", false), "")
 		ask(to(protocol.KindStop, "edge-02"), "")
+		// What is on its way stays as it is: a snapshot that is made now would be lost.
+		for _, s := range []protocol.Spec{snapshotOf(1, "late", false), rollbackOf(1, "before", false), {Kind: protocol.KindSnapshotRemove, Target: ctid(1), Args: &protocol.SnapshotRemoveArgs{SnapshotName: data.SnapshotName{Snapshot: "before"}}}} {
+			ask(s, "is being moved to edge-02")
+		}
 		ask(on(protocol.KindStart, 1), "") // a person ends the move
+		ask(snapshotOf(1, "late", false), "")
 		ask(to(protocol.KindDestroy, "edge-02"), "is not being moved to edge-02")
 		if w.state(1) != container.StateRunning {
 			t.Errorf("a container that a person has started is %s", w.state(1))

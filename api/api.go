@@ -589,6 +589,7 @@ type Backup struct {
 	From      string     `json:"from,omitempty"`      // the host that it was brought from; empty if this host has made it
 	CTID      string     `json:"ctid,omitempty"`      // the id of the container
 	Volumes   []string   `json:"volumes,omitempty"`   // whose files are in it, too
+	Snapshots []string   `json:"snapshots,omitempty"` // whose files are in it, too, in their order
 	// EncryptedTo are the fingerprints of the OpenPGP keys that can read it; empty: it is not encrypted.
 	EncryptedTo []string `json:"encrypted_to,omitempty"`
 	Parent      string   `json:"parent,omitempty"`      // what it is an increment of; empty: it is a full backup

@@ -61,6 +61,9 @@ type Manifest struct {
 	// Encrypted tells to which keys, if the archive is an OpenPGP message. Bytes and SHA256
 	// are those of the message then, and all else is about what is in it.
 	Encrypted *Encrypted `json:"encrypted,omitempty"`
+	// Snapshots are those of the container whose files are in it too, each behind the one before
+	// it, and all behind the volumes. Versions that know of none refuse a manifest with them.
+	Snapshots []Earlier `json:"snapshots,omitempty"`
 	// Parent is what it is an increment of; nil: it is a full backup. Versions that know of no
 	// increments refuse a manifest with this member.
 	Parent *Parent `json:"parent,omitempty"`
@@ -91,13 +94,31 @@ type Packed struct {
 	Entries int    `json:"entries"`
 }
 
+// Earlier is a snapshot in a backup, with all files that the container had then.
+type Earlier struct {
+	Snapshot container.Snapshot `json:"snapshot"`
+	Files    Packed             `json:"files"`
+}
+
 // Tree is a directory whose files are of users that have ids.
 type Tree struct {
 	Name, Root string
 	IDs        container.IDRange
+	// Of is the snapshot whose files they are; nil: a volume's, or the container's own.
+	Of *container.Snapshot
+	// With calls a function with the root directory, which is there meanwhile. Nil: it is Root.
+	With func(do func(root string) error) error
 
 	change *change   // what is archived, and listed; nil: all, and not listed
 	below  indexHead // of the backup that it is laid over
+}
+
+// Visit calls do with the root directory.
+func (t Tree) Visit(do func(root string) error) error {
+	if t.With == nil {
+		return do(t.Root)
+	}
+	return t.With(do)
 }
 
 // MaxBytes is how long an archive may be.
@@ -127,18 +148,19 @@ type Decrypter interface {
 	Decrypt(from io.Reader) (io.Reader, error)
 }
 
-// Write writes the root directory of a container, whose users have ids, its volumes, and
-// the signed manifest, which it completes. The archive is encrypted if by is not nil.
-func Write(ctx context.Context, to io.Writer, root string, ids container.IDRange, m Manifest, key Signer, by Encrypter, volumes ...Tree) (Manifest, error) {
-	return writeTree(ctx, to, Tree{Root: root, IDs: ids}, m, key, by, volumes...)
+// Write writes the root directory of a container, whose users have ids, what belongs to it
+// (volumes, and behind them snapshots in their order), and the signed manifest, which it
+// completes. The archive is encrypted if by is not nil.
+func Write(ctx context.Context, to io.Writer, root string, ids container.IDRange, m Manifest, key Signer, by Encrypter, more ...Tree) (Manifest, error) {
+	return writeTree(ctx, to, Tree{Root: root, IDs: ids}, m, key, by, more...)
 }
 
 // writeTree is Write of a tree that may be a part of one.
-func writeTree(ctx context.Context, to io.Writer, own Tree, m Manifest, key Signer, by Encrypter, volumes ...Tree) (Manifest, error) {
+func writeTree(ctx context.Context, to io.Writer, own Tree, m Manifest, key Signer, by Encrypter, more ...Tree) (Manifest, error) {
 	packed := sha256.New()
 	out := newAside(io.MultiWriter(to, packed))
 	count := &counter{to: out}
-	m, err := packBy(ctx, by, count, own, m, volumes)
+	m, err := packBy(ctx, by, count, own, m, more)
 	if err = cmp.Or(out.Close(), err); err != nil {
 		return m, err
 	}
@@ -152,16 +174,16 @@ func writeTree(ctx context.Context, to io.Writer, own Tree, m Manifest, key Sign
 }
 
 // packBy is packAll, encrypted.
-func packBy(ctx context.Context, by Encrypter, to *counter, own Tree, m Manifest, volumes []Tree) (Manifest, error) {
+func packBy(ctx context.Context, by Encrypter, to *counter, own Tree, m Manifest, more []Tree) (Manifest, error) {
 	if by == nil {
-		return packAll(ctx, to, own, m, volumes)
+		return packAll(ctx, to, own, m, more)
 	}
 	message, err := by.Encrypt(to)
 	if err != nil {
 		return m, fmt.Errorf("encrypting the backup: %w", err)
 	}
 	plain := &counter{to: message}
-	m, err = packAll(ctx, plain, own, m, volumes)
+	m, err = packAll(ctx, plain, own, m, more)
 	if err = cmp.Or(err, message.Close()); err != nil {
 		return m, err
 	}
@@ -170,18 +192,30 @@ func packBy(ctx context.Context, by Encrypter, to *counter, own Tree, m Manifest
 }
 
 // packAll writes the archives, and tells the manifest of them.
-func packAll(ctx context.Context, to *counter, own Tree, m Manifest, volumes []Tree) (Manifest, error) {
+func packAll(ctx context.Context, to *counter, own Tree, m Manifest, more []Tree) (Manifest, error) {
 	first, err := pack(ctx, to, own)
 	if err != nil {
 		return m, err
 	}
 	m.Entries, m.DiffID = first.Entries, first.DiffID
-	for _, v := range volumes {
-		p, err := pack(ctx, to, v)
-		if err != nil {
-			return m, fmt.Errorf("volume %s: %w", v.Name, err)
+	for _, t := range more {
+		var p Packed
+		err := t.Visit(func(root string) (err error) {
+			t.Root = root
+			p, err = pack(ctx, to, t)
+			return err
+		})
+		switch {
+		case err != nil && t.Of != nil:
+			return m, fmt.Errorf("snapshot %s: %w", t.Of.Name, err)
+		case err != nil:
+			return m, fmt.Errorf("volume %s: %w", t.Name, err)
+		case t.Of != nil:
+			p.Name = t.Of.Name
+			m.Snapshots = append(m.Snapshots, Earlier{*t.Of, p})
+		default:
+			m.Volumes = append(m.Volumes, p)
 		}
-		m.Volumes = append(m.Volumes, p)
 	}
 	return m, nil
 }
@@ -265,15 +299,15 @@ func decode(text []byte) (m Manifest, err error) {
 	if err := d.Decode(&m); err != nil || m.Form != form {
 		return Manifest{}, fmt.Errorf("%w: its manifest is in no form that this version knows", ErrArchive)
 	}
-	if m.Bytes < 0 || m.Bytes > MaxBytes || !strings.HasPrefix(m.DiffID, "sha256:") || len(m.Image.Layers) > 0 {
+	if m.Bytes < 0 || m.Bytes > MaxBytes || !strings.HasPrefix(m.DiffID, "sha256:") || len(m.Image.Layers)+len(m.Image.Snapshots) > 0 {
 		return Manifest{}, fmt.Errorf("%w: its manifest tells of an archive that cannot be, of %d bytes", ErrArchive, m.Bytes)
 	}
 	if m.Parent != nil {
 		if err := m.Parent.check(); err != nil {
 			return Manifest{}, err
 		}
-		if len(m.Volumes) > 0 {
-			return Manifest{}, fmt.Errorf("%w: it is an increment with volumes, which no increment has", ErrArchive)
+		if len(m.Volumes)+len(m.Snapshots) > 0 {
+			return Manifest{}, fmt.Errorf("%w: it is an increment with volumes or snapshots, which no increment has", ErrArchive)
 		}
 	}
 	inside := m.inside()
@@ -281,11 +315,22 @@ func decode(text []byte) (m Manifest, err error) {
 		return Manifest{}, fmt.Errorf("%w: its manifest tells of %d bytes that are encrypted", ErrArchive, inside)
 	}
 	end := int64(1) // of what lies before a part; the container's own files come first
+	lies := func(p Packed) bool {
+		ok := p.Offset >= end && p.Bytes >= 1 && p.Offset <= inside-p.Bytes && strings.HasPrefix(p.DiffID, "sha256:")
+		end = p.Offset + p.Bytes
+		return ok
+	}
 	for _, p := range m.Volumes {
-		if p.Offset < end || p.Bytes < 1 || p.Offset > inside-p.Bytes || !strings.HasPrefix(p.DiffID, "sha256:") || mount.CheckName(p.Name) != nil {
+		if !lies(p) || mount.CheckName(p.Name) != nil {
 			return Manifest{}, fmt.Errorf("%w: volume %.80q lies where none can be", ErrArchive, p.Name)
 		}
-		end = p.Offset + p.Bytes
+	}
+	var before uint64
+	for _, e := range m.Snapshots {
+		if !lies(e.Files) || e.Files.Name != e.Snapshot.Name || container.CheckSnapshot(e.Snapshot.Name) != nil || e.Snapshot.Order <= before || e.Snapshot.Damaged || e.Snapshot.MadeMS < 0 || e.Snapshot.MadeMS > lastMade {
+			return Manifest{}, fmt.Errorf("%w: snapshot %.80q is, or lies where, none can be", ErrArchive, e.Snapshot.Name)
+		}
+		before = e.Snapshot.Order
 	}
 	sum := sha256.Sum256(text)
 	m.sum = hex.EncodeToString(sum[:])

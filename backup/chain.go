@@ -52,7 +52,7 @@ func (m *Manifest) depth() int {
 
 // on reports whether an increment lies on a backup.
 func (b *Backup) on(p *Backup) error {
-	if p.sum != b.Parent.SHA256 || p.CTID != b.CTID || p.Runtime != b.Runtime || p.depth()+1 != b.depth() || len(p.Volumes) > 0 {
+	if p.sum != b.Parent.SHA256 || p.CTID != b.CTID || p.Runtime != b.Runtime || p.depth()+1 != b.depth() || len(p.Volumes)+len(p.Snapshots) > 0 {
 		return fmt.Errorf("%w: it is an increment of another backup %s than the one that is there", ErrArchive, p.Name)
 	}
 	return nil

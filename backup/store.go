@@ -85,11 +85,11 @@ func checkName(name string) error {
 	return nil
 }
 
-// Create makes a backup of a root directory, and of volumes. One of that name is
-// container.ErrExists.
-func (s Store) Create(ctx context.Context, name, root string, ids container.IDRange, m Manifest, volumes ...Tree) (Backup, error) {
+// Create makes a backup of a root directory, and of volumes and snapshots, as [Write] takes them.
+// One of that name is container.ErrExists.
+func (s Store) Create(ctx context.Context, name, root string, ids container.IDRange, m Manifest, more ...Tree) (Backup, error) {
 	return s.put(ctx, name, m, func(to io.Writer, m Manifest) (Manifest, error) {
-		return Write(ctx, to, root, ids, m, s.signer(m), s.By, volumes...)
+		return Write(ctx, to, root, ids, m, s.signer(m), s.By, more...)
 	})
 }
 
@@ -272,12 +272,24 @@ func (s Store) Image(ctx context.Context, name string) (Manifest, container.Imag
 	i.Reference, i.Copy, i.Layers = "backup "+name, true, nil
 	for _, p := range parts {
 		own := container.Layer{Path: p.of, DiffID: p.DiffID, Plain: true, Delta: p.Parent != nil}
-		if len(p.Volumes) > 0 {
+		switch {
+		case len(p.Volumes) > 0:
 			own.Bytes = p.Volumes[0].Offset
+		case len(p.Snapshots) > 0:
+			own.Bytes = p.Snapshots[0].Files.Offset
 		}
 		i.Layers = append(i.Layers, own)
 	}
+	i.Snapshots = nil
+	for _, e := range m.Snapshots { // no increment has some, so there is one part
+		i.Snapshots = append(i.Snapshots, container.ImageSnapshot{Snapshot: e.Snapshot, Files: e.Files.at(i.Layers[0].Path)})
+	}
 	return m, i, nil
+}
+
+// at is the part of an archive, which is the beginning of a file.
+func (p Packed) at(path string) container.Layer {
+	return container.Layer{Path: path, Offset: p.Offset, Bytes: p.Bytes, DiffID: p.DiffID, Plain: true}
 }
 
 // archive verifies a backup, and returns the path of a file that begins with its archive.
@@ -310,7 +322,7 @@ func (s Store) archive(ctx context.Context, name string) (b Backup, path string,
 func (m Manifest) VolumesIn(i container.Image) map[string]container.Layer {
 	all := make(map[string]container.Layer, len(m.Volumes))
 	for _, p := range m.Volumes {
-		all[p.Name] = container.Layer{Path: i.Layers[0].Path, Offset: p.Offset, Bytes: p.Bytes, DiffID: p.DiffID, Plain: true}
+		all[p.Name] = p.at(i.Layers[0].Path)
 	}
 	return all
 }

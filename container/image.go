@@ -26,6 +26,15 @@ type Image struct {
 	// Copy tells that it was a container, so that what must be its own (keys, the id of
 	// the machine) is not taken over.
 	Copy bool `json:",omitzero"`
+	// Snapshots are those that the container had, in their order. They go with it, and a Copy
+	// has none of them.
+	Snapshots []ImageSnapshot `json:",omitempty"`
+}
+
+// ImageSnapshot is a snapshot, and a whole tree with the files of it.
+type ImageSnapshot struct {
+	Snapshot Snapshot
+	Files    Layer
 }
 
 // Layer is a file of the host, a tar archive that is compressed or not.

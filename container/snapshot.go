@@ -25,6 +25,18 @@ type Snapshotter interface {
 	DropSnapshot(ctx context.Context, name, snapshot string) error
 }
 
+// Historian is a runtime whose containers can take their snapshots to another host: it makes
+// a container with those that stand in its image.
+type Historian interface {
+	Snapshotter
+	// KeepsHistory reports whether its storage can, as far as that is known.
+	KeepsHistory() bool
+	// WithSnapshot calls do with the root directory of a container as it was at a snapshot.
+	// The path holds until do returns, in this process. The owners are users of the host. There
+	// being no such snapshot is ErrNotFound.
+	WithSnapshot(ctx context.Context, name, snapshot string, do func(root string) error) error
+}
+
 // Snapshot is an earlier state of the files of a container.
 type Snapshot struct {
 	Name string `json:"name"`

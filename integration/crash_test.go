@@ -268,7 +268,7 @@ func containerPoints(t *testing.T) {
 		c.strangerOf(t, l.host, name)
 		c.tool(t, "lxc-start", "-P", l.path("lxc"), "-n", name)
 	})
-	c.lives(t, l, adopted, "busybox", "A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43", "S51", "S52", "S55", "S56")
+	c.lives(t, l, []strike{adopted, c.arrival(t, l, "busybox")}, "busybox", "A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43", "S51", "S52", "S55", "S56")
 }
 
 // sharedPoints are those of containers that share the files of their image.
@@ -290,7 +290,7 @@ func sharedPoints(t *testing.T) {
 		number++
 		c.cycle(t, l, img.Reference(), fmt.Sprintf("%s-h%d", filepath.Base(c.dir), number))
 	}
-	var strikes []strike
+	strikes := []strike{c.arrival(t, l, img.Reference())}
 	for _, s := range []failpoint.Step{"S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S41", "S42", "S43", "S51"} {
 		strikes = append(strikes, strike{s, l.victim, cycle})
 	}
@@ -305,7 +305,7 @@ func podmanPoints(t *testing.T) {
 	adopted := c.adopted(l, func(t *testing.T, name string) {
 		s.Podman(t, "run", "--detach", "--name", name, "--network", "none", "--interactive", podmantest.Image)
 	})
-	c.lives(t, l, adopted, podmantest.Image, "A7", "S41", "S42", "S43", "S51", "S52")
+	c.lives(t, l, []strike{adopted, c.arrival(t, l, podmantest.Image)}, podmantest.Image, "A7", "S41", "S42", "S43", "S51", "S52")
 }
 
 // adopted takes over containers that stranger makes.
@@ -328,15 +328,46 @@ func (c *wreck) adopted(l *limb, stranger func(t *testing.T, name string)) strik
 	}}
 }
 
+// arrival has a container come with its two snapshots. They are there when it is, and no other.
+func (c *wreck) arrival(t *testing.T, l *limb, template string) strike {
+	t.Helper()
+	id, name := newCTID(), protocol.ContainerName(filepath.Base(c.dir)+"-a")
+	backup := data.BackupName{Backup: data.MoveBackup(id.String())}
+	ask := func(t *testing.T, all ...protocol.Spec) {
+		t.Helper()
+		for _, s := range all {
+			s.Target, s.Name = id, name
+			if got := c.end(t, l, c.step(t, l, s)); got.State != protocol.StateDone {
+				t.Errorf("%s of %s is %s", s.Kind, name, got.State)
+			}
+		}
+	}
+	var make, use []protocol.Spec
+	for _, one := range []string{"s1", "s2"} {
+		snap := data.SnapshotName{Snapshot: one}
+		make = append(make, protocol.Spec{Kind: protocol.KindSnapshot, Args: &protocol.SnapshotArgs{NewSnapshot: data.NewSnapshot{SnapshotName: snap}}})
+		use = append(use, protocol.Spec{Kind: protocol.KindRollback, Args: &protocol.RollbackArgs{Rollback: data.Rollback{SnapshotName: snap}}},
+			protocol.Spec{Kind: protocol.KindSnapshotRemove, Args: &protocol.SnapshotRemoveArgs{SnapshotName: snap}})
+	}
+	gone := protocol.Spec{Kind: protocol.KindDestroy, Args: &protocol.StopArgs{GraceMS: 100}}
+	ask(t, protocol.Spec{Kind: protocol.KindCreate, Args: &protocol.CreateArgs{Template: template}})
+	ask(t, make...)
+	ask(t, protocol.Spec{Kind: protocol.KindBackup, Args: &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: backup, WithSnapshots: true}}}, gone)
+	return strike{failpoint.SnapshotMade, l.victim, func(t *testing.T) {
+		ask(t, protocol.Spec{Kind: protocol.KindRestore, Args: &protocol.RestoreArgs{Restore: data.Restore{BackupName: backup, Arrival: data.Arrival{KeepIdentity: true}}}})
+		ask(t, use...)
+		ask(t, gone)
+	}}
+}
+
 // lives kills at each step while containers of a template are led through their lives.
-func (c *wreck) lives(t *testing.T, l *limb, first strike, template string, steps ...failpoint.Step) {
+func (c *wreck) lives(t *testing.T, l *limb, strikes []strike, template string, steps ...failpoint.Step) {
 	t.Helper()
 	number := 0
 	cycle := func(t *testing.T) {
 		number++
 		c.cycle(t, l, template, fmt.Sprintf("%s-%d", filepath.Base(c.dir), number))
 	}
-	strikes := []strike{first}
 	for _, s := range steps {
 		strikes = append(strikes, strike{s, l.victim, cycle})
 	}

@@ -5,9 +5,11 @@ package integration
 import (
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/btrfstest"
 	"github.com/hostler-io/hostler/internal/podmantest"
 )
 
@@ -28,12 +30,18 @@ func TestContainerMove(t *testing.T) {
 				t.Helper()
 				return w.must(t, "exec", where, "--", "sh", "-c", "cat /etc/machine-id /etc/ssh/ssh_host_rsa_key /root/state /srv/data/row; stat -c %u:%g /root/state /srv/data/row; hostname; cat /sys/class/net/eth0/address")
 			}
+			earlier := w.history(t, from)
 			was, is := identity(from), show[ct](t, w, "ct", "show", from)
 			w.cli(t, "ct", "move", from, "edge-02").exits(t, 4, "--yes")
 			if r := w.cli(t, "ct", "move", from, "edge-02", "--dry-run", "-o", "json").exits(t, 0); !strings.Contains(r.stdout, `"bytes":`) || strings.Contains(r.stderr, "is not known") {
 				t.Errorf("what it takes, and the room for it, is not looked at: %s%s", r.stdout, r.stderr)
 			}
-			w.must(t, "ct", "move", from, "edge-02", "--yes")
+			if out := w.must(t, "ct", "move", from, "edge-02", "--dry-run", "--drop-snapshots", "-o", "json"); !strings.Contains(out, `"dropped_snapshots": [`) {
+				t.Errorf("what would be lost is not told: %s", out)
+			}
+			if out := w.cli(t, "ct", "move", from, "edge-02", "--yes").exits(t, 0); !strings.Contains(out.stderr, "with its 2 snapshots") {
+				t.Errorf("that they went along is not told: %s", out.stderr)
+			}
 			if now := identity(to); now != was {
 				t.Errorf("it was\n%s\nand is\n%s", was, now)
 			}
@@ -53,6 +61,7 @@ func TestContainerMove(t *testing.T) {
 			if out := w.must(t, "volume", "ls", "edge-01", "-o", "name"); strings.Contains(out, runtime) {
 				t.Errorf("its first host keeps the volume %s", out)
 			}
+			earlier.checkAt(t, w, to)
 			w.must(t, "ct", "stop", to)
 			w.must(t, "ct", "move", to, "edge-01", "--yes") // and back, as it is
 			if c := show[ct](t, w, "ct", "show", from); c.State != "stopped" || c.Intended != "stopped" || c.CTID != is.CTID {
@@ -62,7 +71,93 @@ func TestContainerMove(t *testing.T) {
 			if now := identity(from); now != was {
 				t.Errorf("it was\n%s\nand came back as\n%s", was, now)
 			}
+			earlier.checkAt(t, w, from)
 		})
+	}
+}
+
+// TestMoveBetweenStorages moves a container that shares the files of its image to a host with
+// btrfs and back: its snapshots hold its changes alone, then they are subvolumes, and then
+// directories with all files.
+func TestMoveBetweenStorages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first, second := w.newHost(t, "edge-01", false), w.newHost(t, "edge-02", false)
+	btrfs := btrfstest.Mount(t) + "/lxc"
+	write(t, second.config(), strings.Replace(read(t, second.config()), second.path("lxc"), btrfs, 1))
+	for _, h := range []*host{first, second} {
+		p, words := h.join(t, w.invite(t))
+		w.must(t, "host", "approve", h.name, "--words", words)
+		p.finish(t).exits(t, 0)
+		h.start(t)
+	}
+	w.must(t, "ct", "create", "edge-01/base", "--template", "busybox")
+	w.must(t, "image", "promote", "edge-01/base", "base:1")
+	w.must(t, "ct", "create", "edge-01/web", "localhost/base:1", "--start")
+	if out := w.must(t, "ct", "config", "get", "edge-01/web", "rootfs"); out != "overlay\n" {
+		t.Fatalf("this test needs files that are shared, and it has %q", out)
+	}
+	earlier := w.history(t, "edge-01/web")
+	w.must(t, "ct", "move", "edge-01/web", "edge-02", "--yes")
+	if out := w.must(t, "exec", "edge-02/web", "--", "cat", "/root/when"); out != "now\n" {
+		t.Errorf("it came as %q", out)
+	}
+	earlier.checkAt(t, w, "edge-02/web")
+	var st syscall.Stat_t
+	if err := syscall.Stat(filepath.Join(btrfs, "web", "rootfs"), &st); err != nil || st.Ino != 256 {
+		t.Errorf("on btrfs its files are %+v, %v, want a subvolume", st, err)
+	}
+	w.must(t, "ct", "move", "edge-02/web", "edge-01", "--yes")
+	earlier.checkAt(t, w, "edge-01/web")
+	w.cli(t, "ct", "move", "edge-01/web", "edge-02", "--drop-snapshots").exits(t, 4, "--yes")
+	if out := w.cli(t, "ct", "move", "edge-01/web", "edge-02", "--drop-snapshots", "--yes").exits(t, 0); !strings.Contains(out.stderr, "without its snapshots, which are removed: one, two") {
+		t.Errorf("what was lost is not told: %s", out.stderr)
+	}
+	if all := show[past](t, w, "snapshot", "ls", "edge-02/web"); len(all) > 0 {
+		t.Errorf("what was to be left behind came: %+v", all)
+	}
+	for _, name := range []string{"edge-01/base", "edge-02/web"} {
+		w.must(t, "ct", "rm", name, "--yes")
+	}
+}
+
+// past are the snapshots of a container, the newest first.
+type past []api.ContainerSnapshot
+
+// history makes two snapshots of a container that runs. Between them it changes a file, and
+// removes one that came with its image.
+func (w *world) history(t *testing.T, where string) past {
+	t.Helper()
+	for _, line := range []string{"echo one > /root/when", "echo two > /root/when; rm /bin/cp", "echo now > /root/when"} {
+		w.must(t, "exec", where, "--", "sh", "-c", line+"; chown 9:9 /root/when")
+		if word := strings.Fields(line)[1]; word != "now" {
+			w.must(t, "snapshot", "create", where, word, "--pause")
+		}
+	}
+	all := show[past](t, w, "snapshot", "ls", where)
+	if len(all) != 2 {
+		t.Fatalf("there are the snapshots %+v", all)
+	}
+	return all
+}
+
+// checkAt: a container has these snapshots, and can have the files of each.
+func (p past) checkAt(t *testing.T, w *world, where string) {
+	t.Helper()
+	is := show[past](t, w, "snapshot", "ls", where)
+	if len(is) != len(p) {
+		t.Fatalf("%s has the snapshots %+v, want %+v", where, is, p)
+	}
+	for i, was := range p {
+		if is[i].Name != was.Name || !is[i].Made.Equal(was.Made) || is[i].Paused != was.Paused || is[i].Damaged || is[i].Entries < 3 {
+			t.Errorf("%s has the snapshot %+v, and it was %+v", where, is[i], was)
+		}
+	}
+	for name, want := range map[string]string{"one": "one 9:9 with\n", "two": "two 9:9 without\n"} {
+		w.must(t, "snapshot", "rollback", where, name, "--restart", "--yes")
+		if got := w.must(t, "exec", where, "--", "sh", "-c", "echo $(cat /root/when) $(stat -c %u:%g /root/when) $(test -e /bin/cp && echo with || echo without)"); got != want {
+			t.Errorf("%s rolled back to %s has %q, want %q", where, name, got, want)
+		}
 	}
 }
 
@@ -102,6 +197,7 @@ func TestMoveCutShort(t *testing.T) {
 	l.must(t, "exec", sick, "--", "rm", "/sick")
 	runs(sick)
 
+	earlier := l.history(t, web)
 	for _, at := range []string{"stop the container", "back it up", "bring the backup over", "make and start", "remove the container from", "remove the backup of"} {
 		p := l.start(t, "hostler", "ct", "move", web, "edge-02", "--yes")
 		p.says(t, p.talk, at)
@@ -110,6 +206,7 @@ func TestMoveCutShort(t *testing.T) {
 	}
 	l.must(t, "ct", "move", web, "edge-02", "--yes")
 	runs("edge-02/web")
+	earlier.checkAt(t, l.world, "edge-02/web")
 	l.cli(t, "ct", "show", web).exits(t, 3)
 	for _, host := range []string{"edge-01", "edge-02"} {
 		if out := l.must(t, "backup", "ls", host, "-o", "name"); out != "" {

@@ -219,6 +219,19 @@ func TestShared(t *testing.T) {
 	}))
 	wants(a.Name, "etc/mine", "later")
 	wants(a.Name, "etc/group", "none")
+	must(m.WithSnapshot(ctx, a.Name, "first", func(root string) error { // all files, also those of the image
+		mine, err := os.ReadFile(filepath.Join(root, "etc/mine"))
+		_, gone := os.Stat(filepath.Join(root, "etc/passwd"))
+		var group, of unix.Stat_t
+		err = errors.Join(err, unix.Stat(filepath.Join(root, "etc/group"), &group), unix.Stat(filepath.Join(root, "etc/mine"), &of))
+		if string(mine) != a.Name || !errors.Is(gone, fs.ErrNotExist) || group.Uid < m.firstID() || of.Uid == group.Uid {
+			t.Errorf("at the snapshot it had %q, %v, and files of the users %d and %d", mine, gone, group.Uid, of.Uid)
+		}
+		return err
+	}))
+	if err := m.WithSnapshot(ctx, a.Name, "nosuch", nil); !errors.Is(err, container.ErrNotFound) {
+		t.Errorf("of no snapshot: %v", err)
+	}
 	must(m.Rollback(ctx, a.Name, "first"))
 	wants(a.Name, "etc/mine", a.Name)
 	if m.read(t, a.Name, "etc/group") == "none" {

@@ -12,7 +12,7 @@ import (
 	"github.com/hostler-io/hostler/snapshot"
 )
 
-var _ container.Snapshotter = (*Runtime)(nil)
+var _ container.Historian = (*Runtime)(nil)
 
 // Snapshot implements container.Snapshotter.
 func (r *Runtime) Snapshot(ctx context.Context, name string, s container.Snapshot) error {

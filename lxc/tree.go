@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/internal/layers"
 	"github.com/hostler-io/hostler/lxc/internal/wire"
 	"github.com/hostler-io/hostler/runner/rundir"
+	"github.com/hostler-io/hostler/snapshot"
 )
 
 // shared is the part of the runtime that knows of files which containers share.
@@ -63,6 +64,34 @@ func (s *shared) WithTree(ctx context.Context, name string, do func(root string)
 	f, err := openShared(of, info)
 	if err != nil {
 		return fmt.Errorf("lxc files %q: %w", name, err)
+	}
+	defer f.Close()
+	return do(layers.Path(f))
+}
+
+// KeepsHistory implements container.Historian.
+func (*shared) KeepsHistory() bool { return true }
+
+// WithSnapshot implements container.Historian.
+func (s *shared) WithSnapshot(_ context.Context, name, snap string, do func(root string) error) error {
+	if err := container.CheckReference(name); err != nil {
+		return fmt.Errorf("lxc snapshots: %w: %w", container.ErrNotFound, err)
+	}
+	dir := filepath.Join(s.r.cfg.LXCPath, name)
+	files, err := snapshot.Dir{Path: filepath.Join(dir, wire.SnapshotDir)}.Files(snap)
+	if err != nil {
+		return fmt.Errorf("lxc snapshots of %q: %w", name, err)
+	}
+	of, err := s.files(dir)
+	if err != nil {
+		return fmt.Errorf("lxc files %q: its record: %w", name, err)
+	}
+	if of == nil {
+		return do(files)
+	}
+	f, err := layers.Past{Changes: files, Lower: []string{of.Lower}, First: of.IDs.First, Count: of.IDs.Count}.Open()
+	if err != nil {
+		return fmt.Errorf("lxc snapshots of %q: %w", name, err)
 	}
 	defer f.Close()
 	return do(layers.Path(f))

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostler-io/hostler/container"
@@ -50,8 +51,9 @@ type Runtime struct {
 	adopting
 	upgrading
 	holding
-	cfg Config
-	api *api
+	cfg    Config
+	api    *api
+	driver atomic.Pointer[string] // of podman's storage; nil while podman was not asked
 
 	making sync.Mutex // held while names, CTIDs and ids are chosen
 	mu     sync.Mutex
@@ -94,6 +96,7 @@ func (r *Runtime) Probe(ctx context.Context) error {
 	return r.do(ctx, "probe", "", r.cfg.Query, func(ctx context.Context) error {
 		var info struct {
 			Version struct{ APIVersion string }
+			Store   struct{ GraphDriverName string }
 		}
 		if err := r.api.call(ctx, http.MethodGet, "/info", nil, nil, &info); err != nil {
 			return err
@@ -102,6 +105,7 @@ func (r *Runtime) Probe(ctx context.Context) error {
 		if n, err := strconv.Atoi(major); err != nil || n < 4 {
 			return fmt.Errorf("%w: podman %.20q is too old; install 4.0 or newer", container.ErrUnsupported, info.Version.APIVersion)
 		}
+		r.driver.Store(&info.Store.GraphDriverName)
 		return nil
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/image/rootfs"
+	"github.com/hostler-io/hostler/internal/tree"
 )
 
 // emptyImage is below the files of restored containers, which are all their own.
@@ -58,6 +59,17 @@ func restore(ctx context.Context, r *Runtime, spec container.CreateSpec) error {
 	ids, err := made.ids()
 	if err != nil {
 		return err
+	}
+	if !spec.Image.Copy {
+		err := into.Take(ctx, spec.Image.Snapshots, func(to string, files container.Layer) error {
+			if err := tree.Make(to, 0o755); err != nil {
+				return err
+			}
+			return rootfs.Unpack(to, []container.Layer{files}, ids)
+		})
+		if err != nil {
+			return fmt.Errorf("image %s: %w", spec.Image.Reference, err)
+		}
 	}
 	return into.Exchange(func(dir string) error {
 		if err := rootfs.Unpack(dir, spec.Image.Layers, ids); err != nil {

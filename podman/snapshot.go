@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/layers"
 	"github.com/hostler-io/hostler/snapshot"
 )
 
 // shooting is what a runtime does to snapshots.
 type shooting struct{ r *Runtime }
 
-var _ container.Snapshotter = (*Runtime)(nil)
+var _ container.Historian = (*Runtime)(nil)
 
 // snapshotTime is how long a snapshot or a rollback may take.
 const snapshotTime = 30 * time.Minute
@@ -25,6 +26,10 @@ const snapshotTime = 30 * time.Minute
 // snapshotDir is where the snapshots of a container are, in the directory of its layer:
 // so they go with it.
 const snapshotDir = "hostler-snapshots"
+
+// overlay is the driver of podman's storage that keeps what a container has changed in a
+// directory of its own.
+const overlay = "overlay"
 
 // storage is where podman keeps the files of a container.
 type storage struct {
@@ -36,7 +41,7 @@ type storage struct {
 // that holds what the container has changed; the layers of its image never change.
 func (s *storage) snapshots() (snapshot.Dir, error) {
 	upper := s.Data["UpperDir"]
-	if s.Name != "overlay" || !filepath.IsAbs(upper) {
+	if s.Name != overlay || !filepath.IsAbs(upper) {
 		return snapshot.Dir{}, fmt.Errorf("%w: podman's storage driver is %q, and snapshots of containers need overlay; set storage_driver in /etc/containers/storage.conf", container.ErrUnsupported, s.Name)
 	}
 	return snapshot.Dir{Path: filepath.Join(filepath.Dir(upper), snapshotDir), Tree: upper}, nil
@@ -105,6 +110,64 @@ func (s shooting) Rollback(ctx context.Context, name, snap string) error {
 // DropSnapshot implements container.Snapshotter.
 func (s shooting) DropSnapshot(ctx context.Context, name, snap string) error {
 	return s.onSnapshots(ctx, "dropsnapshot", name, false, func(_ context.Context, d snapshot.Dir) error { return d.Remove(snap) })
+}
+
+// KeepsHistory implements container.Historian.
+func (s shooting) KeepsHistory() bool {
+	driver := s.r.driver.Load()
+	return driver == nil || *driver == overlay
+}
+
+// WithSnapshot implements container.Historian.
+func (s shooting) WithSnapshot(ctx context.Context, name, snap string, do func(root string) error) error {
+	r := s.r
+	return r.do(ctx, "snapshots", name, snapshotTime, func(ctx context.Context) error {
+		d, err := r.inspect(ctx, name)
+		switch {
+		case err != nil:
+			return err
+		case d.ctid() == "":
+			return fmt.Errorf("%w: %s was not made by Hostler", container.ErrUnsupported, name)
+		}
+		dir, err := d.GraphDriver.snapshots()
+		if err != nil {
+			return err
+		}
+		past := layers.Past{Lower: filepath.SplitList(d.GraphDriver.Data["LowerDir"])}
+		if past.Changes, err = dir.Files(snap); err != nil {
+			return err
+		}
+		ids, err := d.ids()
+		if err != nil {
+			return err
+		}
+		if past.First, past.Count, err = mapped(past.Lower, ids); err != nil {
+			return err
+		}
+		f, err := past.Open()
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return do(layers.Path(f))
+	})
+}
+
+// mapped returns to which users the kernel shows the files of an image to belong, for the
+// storage of podman does one of two things: it has the kernel do that, or, where the kernel
+// cannot, lays a copy of them with other owners over them.
+func mapped(lower []string, ids container.IDRange) (first, count uint32, err error) {
+	if len(lower) == 0 {
+		return 0, 0, errors.New("podman does not tell where the files of the image are")
+	}
+	var top syscall.Stat_t
+	if err := syscall.Stat(lower[0], &top); err != nil {
+		return 0, 0, &os.PathError{Op: "stat", Path: lower[0], Err: err}
+	}
+	if top.Uid-ids.First < ids.Count {
+		return 0, 0, nil
+	}
+	return ids.First, ids.Count, nil
 }
 
 // Snapshots implements container.Snapshotter.

@@ -100,6 +100,12 @@ func (d Dir) find(name string) (container.Snapshot, error) {
 	return s, nil
 }
 
+// Files returns the path of the tree of a snapshot that is whole.
+func (d Dir) Files(name string) (string, error) {
+	_, err := d.find(name)
+	return filepath.Join(d.at(name), treeDir), err
+}
+
 // Create makes a snapshot of the tree. One of that name and key is nil: it was made by
 // an attempt before this one. Another one of that name is container.ErrExists.
 func (d Dir) Create(ctx context.Context, s container.Snapshot) error {
@@ -126,6 +132,11 @@ func (d Dir) Create(ctx context.Context, s container.Snapshot) error {
 	if n := len(all); n > 0 {
 		s.Order = all[n-1].Order + 1
 	}
+	return d.put(s, func(to string) (tree.Copied, error) { return tree.Copy(ctx, d.Tree, to, reserve, tree.Shift{}) })
+}
+
+// put makes a snapshot, the tree of which fill makes at a path.
+func (d Dir) put(s container.Snapshot, fill func(to string) (tree.Copied, error)) error {
 	if err := os.Mkdir(d.Path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -133,7 +144,7 @@ func (d Dir) Create(ctx context.Context, s container.Snapshot) error {
 	if err := os.Mkdir(staging, 0o700); err != nil {
 		return err
 	}
-	if err := d.fill(ctx, staging, s); err != nil {
+	if err := d.fill(staging, s, fill); err != nil {
 		return errors.Join(fmt.Errorf("snapshot %s: %w", s.Name, err), tree.Remove(staging))
 	}
 	failpoint.Before(failpoint.SnapshotMade)
@@ -147,9 +158,59 @@ func (d Dir) Create(ctx context.Context, s container.Snapshot) error {
 	return nil
 }
 
+// Take makes the snapshots that a container brings from another host, as they were there. fill
+// makes the tree of one at a path. The container is being made: what is there of snapshots was
+// left by an earlier attempt, and goes.
+func (d Dir) Take(ctx context.Context, all []container.ImageSnapshot, fill func(to string, files container.Layer) error) error {
+	if err := d.clear(); err != nil {
+		return err
+	}
+	if len(all) > Max {
+		return fmt.Errorf("%w: %d snapshots have come, and there may be %d", container.ErrUnsupported, len(all), Max)
+	}
+	last := uint64(0)
+	for _, one := range all {
+		s := one.Snapshot
+		if err := container.CheckSnapshot(s.Name); err != nil {
+			return err
+		}
+		if s.Damaged || s.Order <= last || s.Order > maxOrder {
+			return fmt.Errorf("snapshot %s has come as one that cannot be, number %d behind number %d", s.Name, s.Order, last)
+		}
+		last = s.Order
+		err := d.put(s, func(to string) (made tree.Copied, err error) {
+			if err := context.Cause(ctx); err != nil {
+				return made, err
+			}
+			if err := fill(to, one.Files); err != nil {
+				return made, err
+			}
+			return tree.Tally(ctx, to)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clear removes all that is there.
+func (d Dir) clear() error {
+	all, err := d.List()
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if err := d.Remove(s.Name); err != nil {
+			return err
+		}
+	}
+	return d.Sweep()
+}
+
 // fill makes all of a snapshot, and has it on disk.
-func (d Dir) fill(ctx context.Context, staging string, s container.Snapshot) error {
-	made, err := tree.Copy(ctx, d.Tree, filepath.Join(staging, treeDir), reserve, tree.Shift{})
+func (d Dir) fill(staging string, s container.Snapshot, fill func(to string) (tree.Copied, error)) error {
+	made, err := fill(filepath.Join(staging, treeDir))
 	if err != nil {
 		return err
 	}

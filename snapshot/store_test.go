@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,5 +137,51 @@ func TestDamaged(t *testing.T) {
 			t.Errorf("%s: rolled back to a damaged one: %v", name, err)
 		}
 		must(t, d.Remove("s1"))
+	}
+}
+
+// TestTake: snapshots come with their names, times and order, in place of what an earlier attempt
+// has left, and are whole: a rollback gives back the files. What cannot be is refused.
+func TestTake(t *testing.T) {
+	d := newDir(t)
+	must(t, d.Create(t.Context(), container.Snapshot{Name: "left"}), os.Mkdir(filepath.Join(d.Path, ".new"), 0o700))
+	all := []container.ImageSnapshot{
+		{Snapshot: container.Snapshot{Name: "old", Key: "k", Order: 3, MadeMS: 7, Bytes: 99, Shared: true, Scheduled: true}, Files: container.Layer{Path: "first"}},
+		{Snapshot: container.Snapshot{Name: "new", Order: 8, MadeMS: 5, Paused: true}, Files: container.Layer{Path: "second"}},
+	}
+	fill := func(to string, files container.Layer) error {
+		return errors.Join(os.Mkdir(to, 0o755), os.WriteFile(filepath.Join(to, "f"), []byte(files.Path), 0o644))
+	}
+	for range 2 {
+		must(t, d.Take(t.Context(), all, fill))
+	}
+	got, err := d.List()
+	must(t, err)
+	if want := []container.Snapshot{
+		{Name: "old", Key: "k", Order: 3, MadeMS: 7, Entries: 2, Bytes: 5, Scheduled: true}, {Name: "new", Order: 8, MadeMS: 5, Entries: 2, Bytes: 6, Paused: true},
+	}; !slices.Equal(got, want) {
+		t.Errorf("there are %+v, want %+v", got, want)
+	}
+	must(t, d.Rollback(t.Context(), "old"))
+	want{d, "first"}.check(t)
+	must(t, d.Create(t.Context(), container.Snapshot{Name: "next"}))
+	if got, err := d.List(); err != nil || got[2].Order != 9 {
+		t.Errorf("the next one is %+v, %v", got, err)
+	}
+	for name, bad := range map[string][]container.ImageSnapshot{
+		"in another order": {all[1], all[0]}, "twice the same": {all[0], all[0]}, "without a number": {{Snapshot: container.Snapshot{Name: "a"}}},
+		"a name that leads elsewhere": {{Snapshot: container.Snapshot{Name: "../a", Order: 1}}}, "damaged": {{Snapshot: container.Snapshot{Name: "a", Order: 1, Damaged: true}}},
+		"too many": make([]container.ImageSnapshot, snapshot.Max+1),
+	} {
+		if err := d.Take(t.Context(), bad, fill); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	broken := errors.New("broken")
+	if err := d.Take(t.Context(), all, func(string, container.Layer) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("what cannot be unpacked: %v", err)
+	}
+	if left, err := os.ReadDir(d.Path); err != nil || len(left) > 0 {
+		t.Errorf("there is left %v, %v", left, err)
 	}
 }

@@ -16,12 +16,11 @@ import (
 
 // snapshots are the kinds about snapshots of containers.
 func snapshots(c *Containers) map[protocol.Kind]actions.Handler {
-	on := func(v verb) actions.Handler { return needs{v, "snapshot"} }
 	return map[protocol.Kind]actions.Handler{
 		protocol.KindSnapshot:       snap{needs{verb{Containers: c}, "snapshot"}},
 		protocol.KindRollback:       rollback{needs{verb{Containers: c}, "snapshot"}},
-		protocol.KindSnapshotRemove: on(verb{Containers: c, do: (*operation).dropSnapshot}),
-		protocol.KindSnapshotPrune:  on(verb{Containers: c, do: (*operation).pruneSnapshots}),
+		protocol.KindSnapshotRemove: needs{verb{Containers: c, do: (*operation).dropSnapshot}, "snapshot"},
+		protocol.KindSnapshotPrune:  needs{verb{Containers: c, do: (*operation).pruneSnapshots}, "snapshot"},
 	}
 }
 
@@ -170,10 +169,9 @@ func (o *operation) knows(ctx context.Context, snapshot string) error {
 
 func (o *operation) rollback(ctx context.Context, snapshot, key string) (queue.Change, error) {
 	r, err := o.snapshotter()
-	if err != nil {
-		return queue.Change{}, err
+	if err == nil {
+		err = r.Rollback(ctx, string(o.rec.Name), snapshot)
 	}
-	err = r.Rollback(ctx, string(o.rec.Name), snapshot)
 	if errors.Is(err, container.ErrBusy) {
 		err = fmt.Errorf("%w; stop it first, or ask with --restart", err)
 	}
@@ -189,10 +187,9 @@ func (o *operation) rollback(ctx context.Context, snapshot, key string) (queue.C
 // earlier one.
 func (o *operation) dropSnapshot(ctx context.Context) (queue.Change, error) {
 	r, err := o.snapshotter()
-	if err != nil {
-		return queue.Change{}, err
+	if err == nil {
+		err = r.DropSnapshot(ctx, string(o.rec.Name), protocol.ArgsOf[protocol.SnapshotRemoveArgs](o.spec).Snapshot)
 	}
-	err = r.DropSnapshot(ctx, string(o.rec.Name), protocol.ArgsOf[protocol.SnapshotRemoveArgs](o.spec).Snapshot)
 	if !o.first && errors.Is(err, container.ErrNotFound) {
 		err = nil
 	}

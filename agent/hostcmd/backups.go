@@ -2,6 +2,7 @@ package hostcmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,7 @@ type backupOptions struct {
 	locks, volumesDir                                         string // of containers, directories
 	encryptTo                                                 string // file
 	incremental                                               int    // how many backups a chain may have
-	volumes                                                   bool   // their files are wanted too
+	volumes, snapshots                                        bool   // their files are wanted too
 	measure                                                   bool   // only how much they take
 	leftOut                                                   []string
 	signing                                                   Signing
@@ -94,6 +95,7 @@ func (c Config) backupsCommand() *cobra.Command {
 		f.StringVar(&o.name, "name", "", "name of the container")
 		f.StringVar(&o.volumesDir, "volumes-dir", "", "directory of the volumes")
 		f.BoolVar(&o.volumes, "volumes", false, "the files of its volumes, too")
+		f.BoolVar(&o.snapshots, "snapshots", false, "the files of its snapshots, too")
 		f.IntVar(&o.incremental, "incremental", 0, "how many backups a chain of increments may have")
 		f.BoolVar(&o.measure, "measure", false, "only tell how many bytes it would be of")
 		f.StringVar(&o.target, "target", "", "where it is kept")
@@ -110,9 +112,9 @@ func (c Config) backupsCommand() *cobra.Command {
 	return cmd
 }
 
-// withTree calls do with the root directory of a container, the ids of its users, and
-// what runs in it.
-func (o backupOptions) withTree(ctx context.Context, do func(i container.Info, root string, ids container.IDRange, img container.Image) error) error {
+// withTree calls do with the root directory of a container, the ids of its users, what
+// runs in it, and the runtime that has its snapshots.
+func (o backupOptions) withTree(ctx context.Context, do func(i container.Info, root string, ids container.IDRange, img container.Image, r container.Historian) error) error {
 	if container.Kind(o.runtime) == container.KindPodman {
 		p, err := podman.New(podman.Config{Socket: o.socket})
 		if err != nil {
@@ -123,7 +125,9 @@ func (o backupOptions) withTree(ctx context.Context, do func(i container.Info, r
 		if err != nil {
 			return err
 		}
-		return podman.WithTree(ctx, p, o.name, func(root string, ids container.IDRange, img container.Image) error { return do(info, root, ids, img) })
+		return podman.WithTree(ctx, p, o.name, func(root string, ids container.IDRange, img container.Image) error {
+			return do(info, root, ids, img, p)
+		})
 	}
 	l, err := lxc.New(lxc.Config{Helper: o.helper, LXCPath: o.path, LockDir: o.locks})
 	if err != nil {
@@ -148,7 +152,7 @@ func (o backupOptions) withTree(ctx context.Context, do func(i container.Info, r
 	}
 	// What a container mounts, or where its first process has its root, must not decide
 	// what root of the host reads.
-	return l.WithTree(ctx, o.name, func(root string) error { return do(info, root, ids, img) })
+	return l.WithTree(ctx, o.name, func(root string) error { return do(info, root, ids, img, l) })
 }
 
 func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
@@ -156,15 +160,22 @@ func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 	if err != nil {
 		return err
 	}
-	var volumes []backup.Tree
+	var more []backup.Tree
 	if o.volumes {
-		if volumes, err = o.trees(known.volumes); err != nil {
+		if more, err = o.trees(known.volumes); err != nil {
 			return err
 		}
 	}
-	return o.withTree(ctx, func(info container.Info, root string, ids container.IDRange, img container.Image) error {
+	return o.withTree(ctx, func(info container.Info, root string, ids container.IDRange, img container.Image, r container.Historian) error {
+		if o.snapshots {
+			earlier, err := o.earlier(ctx, r, ids)
+			if err != nil {
+				return err
+			}
+			more = append(more, earlier...)
+		}
 		if o.measure {
-			return measured(ctx, api.Backup{CTID: string(info.CTID), Container: o.name, Runtime: string(info.Kind)}, append(volumes, backup.Tree{Root: root}), out)
+			return measured(ctx, api.Backup{CTID: string(info.CTID), Container: o.name, Runtime: string(info.Kind)}, append(more, backup.Tree{Root: root}), out)
 		}
 		moves := o.backup == data.MoveBackup(string(info.CTID)) && o.target == ""
 		if moves {
@@ -173,8 +184,8 @@ func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 		m := backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Epoch: known.epoch, Scheduled: o.scheduled, Image: img, Kept: known.New}
 		var b backup.Backup
 		var why string
-		if o.volumes || moves {
-			b, err = s.Create(ctx, o.backup, root, ids, m, volumes...)
+		if o.volumes || o.snapshots || moves {
+			b, err = s.Create(ctx, o.backup, root, ids, m, more...)
 			if err == nil { // what is on the disk is what was written
 				b, err = s.Verify(ctx, b.Name)
 			}
@@ -196,11 +207,14 @@ func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.W
 // measured writes how much directories take, as a backup that is not made.
 func measured(ctx context.Context, b api.Backup, all []backup.Tree, out io.Writer) error {
 	for _, t := range all {
-		bytes, files, err := metrics.Usage(ctx, t.Root)
+		err := t.Visit(func(root string) error {
+			bytes, files, err := metrics.Usage(ctx, root)
+			b.Bytes, b.Entries = b.Bytes+bytes, b.Entries+int(files)
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("measure %s: %w", t.Root, err)
+			return fmt.Errorf("measure %s: %w", cmp.Or(t.Root, t.Name), err)
 		}
-		b.Bytes, b.Entries = b.Bytes+bytes, b.Entries+int(files)
 	}
 	return json.NewEncoder(out).Encode(b)
 }
@@ -220,6 +234,21 @@ func (o backupOptions) trees(mounted []string) (all []backup.Tree, err error) {
 		all = append(all, t)
 	}
 	return all, nil
+}
+
+// earlier are the root directories of the snapshots of a container, in their order. Each is
+// there while it is visited.
+func (o backupOptions) earlier(ctx context.Context, r container.Historian, ids container.IDRange) (all []backup.Tree, err error) {
+	snapshots, err := r.Snapshots(ctx, o.name)
+	for _, s := range snapshots {
+		if s.Damaged {
+			return nil, fmt.Errorf("the record of snapshot %s cannot be read, so no backup can hold it; remove it: hostler snapshot rm", s.Name)
+		}
+		all = append(all, backup.Tree{Name: s.Name, IDs: ids, Of: &s, With: func(do func(root string) error) error {
+			return r.WithSnapshot(ctx, o.name, s.Name, do)
+		}})
+	}
+	return all, err
 }
 
 // keeping is what the agent knows of a container.
@@ -279,6 +308,10 @@ func shown(b backup.Backup) api.Backup {
 	for _, v := range b.Volumes {
 		volumes = append(volumes, v.Name)
 	}
+	var snapshots []string
+	for _, e := range b.Snapshots {
+		snapshots = append(snapshots, e.Snapshot.Name)
+	}
 	parent := ""
 	if b.Parent != nil {
 		parent = b.Parent.Name
@@ -287,7 +320,7 @@ func shown(b backup.Backup) api.Backup {
 	if b.Encrypted != nil {
 		to = b.Encrypted.To
 	}
-	return api.Backup{CTID: string(b.CTID), Volumes: volumes, Verified: verified, Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, SHA256: b.SHA256, Entries: b.Entries, Problem: b.Problem, Scheduled: b.Scheduled, From: b.From, EncryptedTo: to, Parent: parent, Chain: b.Chain, ChainBytes: b.ChainBytes}
+	return api.Backup{CTID: string(b.CTID), Volumes: volumes, Snapshots: snapshots, Verified: verified, Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, SHA256: b.SHA256, Entries: b.Entries, Problem: b.Problem, Scheduled: b.Scheduled, From: b.From, EncryptedTo: to, Parent: parent, Chain: b.Chain, ChainBytes: b.ChainBytes}
 }
 
 // listAll lists the backups of the host, and those of its targets. One that is not to be

@@ -66,6 +66,12 @@ func (t Tree) MakePlaces() error {
 // Open returns the root directory of a stopped container. It is mounted nowhere, and is
 // there for as long as the file is open.
 func (t Tree) Open() (*os.File, error) {
+	return apart(filepath.Join(t.Dir, Merged), t.open)
+}
+
+// apart returns the directory that open opens in a table of mounts that nothing else has. It is
+// called that name.
+func apart(name string, open func() (fd int, err error)) (*os.File, error) {
 	type result struct {
 		fd  int
 		err error
@@ -77,14 +83,14 @@ func (t Tree) Open() (*os.File, error) {
 			done <- result{-1, err}
 			return
 		}
-		fd, err := t.open()
+		fd, err := open()
 		done <- result{fd, err}
 	}()
 	r := <-done
 	if r.err != nil {
 		return nil, r.err
 	}
-	return os.NewFile(uintptr(r.fd), filepath.Join(t.Dir, Merged)), nil
+	return os.NewFile(uintptr(r.fd), name), nil
 }
 
 // Part gives the thread a table of mounts of its own, in which those of the host appear
@@ -124,19 +130,12 @@ func unmount(at string) error {
 
 // open makes the mount. The thread has a table of mounts of its own.
 func (t Tree) open() (fd int, err error) {
-	lower, err := unix.OpenTree(unix.AT_FDCWD, t.Lower, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	at := filepath.Join(t.Dir, Merged)
+	lower, err := mapped(t.Lower, at, t.First, t.Count)
 	if err != nil {
-		return -1, &os.PathError{Op: "open_tree", Path: t.Lower, Err: err}
-	}
-	defer unix.Close(lower)
-	if err := t.mapOwners(lower); err != nil {
 		return -1, err
 	}
-	// Kernels before 6.15 take no layer that is mounted nowhere.
-	at := filepath.Join(t.Dir, Merged)
-	if err := unix.MoveMount(lower, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return -1, fmt.Errorf("mounting %s at %s: %w", t.Lower, at, err)
-	}
+	defer unix.Close(lower)
 	defer func() { err = errors.Join(err, unmount(at)) }()
 	upper, err := directory(filepath.Join(t.Dir, Upper))
 	if err != nil {
@@ -159,11 +158,25 @@ func directory(path string) (int, error) {
 	return fd, nil
 }
 
-// mapOwners gives what is seen through a mount to the users of the container.
-func (t Tree) mapOwners(mount int) error {
+// mapped mounts a directory at a place, where it cannot be written to, and gives what is seen
+// through the mount to count users of the host, the first of which is first. No users are those
+// that own the files.
+func mapped(dir, at string, first, count uint32) (int, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return -1, &os.PathError{Op: "open_tree", Path: dir, Err: err}
+	}
+	if err := show(fd, dir, at, first, count); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// show does so with a mount that is at no place yet.
+func show(mount int, dir, at string, first, count uint32) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	if t.Count > 0 {
-		ns, err := namespace(t.First, t.Count)
+	if count > 0 {
+		ns, err := namespace(first, count)
 		if err != nil {
 			return err
 		}
@@ -172,7 +185,11 @@ func (t Tree) mapOwners(mount int) error {
 		attr.Userns_fd = uint64(ns.Fd())
 	}
 	if err := unix.MountSetattr(mount, "", unix.AT_EMPTY_PATH, &attr); err != nil {
-		return fmt.Errorf("mapping the owners of %s: %w", t.Lower, err)
+		return fmt.Errorf("mapping the owners of %s: %w", dir, err)
+	}
+	// Kernels before 6.15 take no layer that is mounted nowhere.
+	if err := unix.MoveMount(mount, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mounting %s at %s: %w", dir, at, err)
 	}
 	return nil
 }

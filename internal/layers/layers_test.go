@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -115,4 +116,55 @@ func openDir(t *testing.T, dir string) *os.Root {
 	must(t, err)
 	t.Cleanup(func() { r.Close() })
 	return r
+}
+
+// TestPast: what a container had is shown from a copy of what it had changed then, with the
+// owners that its files had. Nothing can be written there, and the container goes on.
+func TestPast(t *testing.T) {
+	dir := place(t)
+	lower := filepath.Join(dir, "lower")
+	must(t, os.MkdirAll(filepath.Join(lower, "bin"), 0o755), os.WriteFile(filepath.Join(lower, "bin/program"), []byte("image"), 0o755),
+		os.WriteFile(filepath.Join(lower, "gone"), nil, 0o644))
+	below := filepath.Join(dir, "below") // a layer of an image below another one
+	must(t, os.MkdirAll(below, 0o755), os.WriteFile(filepath.Join(below, "lowest"), nil, 0o644), os.WriteFile(filepath.Join(below, "gone"), nil, 0o644))
+	a := container(t, dir, "a", lower, 1_000_000)
+	in := open(t, a)
+	must(t, in.WriteFile("mine", []byte("then"), 0o600), in.Chown("mine", 1_000_007, 1_000_007), in.Remove("gone"), in.Rename("bin", "sbin"), in.Chmod("sbin/program", 0o700))
+	copied := filepath.Join(dir, "snapshots", "first", "tree")
+	must(t, os.MkdirAll(filepath.Dir(copied), 0o700))
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", filepath.Join(a.Dir, layers.Upper), copied).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	must(t, in.WriteFile("mine", []byte("later"), 0o600), in.Remove("sbin/program"))
+
+	f, err := layers.Past{Changes: copied, Lower: []string{lower, below}, First: a.First, Count: a.Count}.Open()
+	must(t, err)
+	defer f.Close()
+	var seen []string
+	must(t, filepath.WalkDir(layers.Path(f), func(path string, e os.DirEntry, err error) error {
+		var st unix.Stat_t
+		err = errors.Join(err, unix.Lstat(path, &st))
+		rel, _ := filepath.Rel(layers.Path(f), path)
+		seen = append(seen, fmt.Sprintf("%s %d %o", rel, st.Uid, st.Mode&0o777))
+		return err
+	}))
+	const want = ". 1000000 755, lowest 1000000 644, mine 1000007 600, sbin 1000000 755, sbin/program 1000000 700"
+	if got := strings.Join(seen, ", "); got != want {
+		t.Errorf("it was %s, want %s", got, want)
+	}
+	content, err := os.ReadFile(layers.Path(f) + "/mine")
+	program, err2 := os.ReadFile(layers.Path(f) + "/sbin/program")
+	if must(t, err, err2); string(content) != "then" || string(program) != "image" {
+		t.Errorf("it had %q and %q", content, program)
+	}
+	if err := os.WriteFile(layers.Path(f)+"/new", nil, 0o600); !errors.Is(err, unix.EROFS) {
+		t.Errorf("writing to it: %v", err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if must(t, err); strings.Contains(string(mounts), dir) {
+		t.Errorf("the host sees what is mounted:\n%s", mounts)
+	}
+	if _, err := (layers.Past{Changes: copied + "-none", Lower: []string{lower}}).Open(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("of none: %v", err)
+	}
 }

@@ -68,6 +68,26 @@ func subvolume(dir string) error {
 	return control(parent, subvolCreate, unsafe.Pointer(&args))
 }
 
+// count counts what a tree has, and has look look at it.
+func count(ctx context.Context, dir string, look func(*Entry)) (has Copied, err error) {
+	seen := make(map[uint64]bool)
+	err = Walk(ctx, dir, func(e *Entry) error {
+		look(e)
+		if e.Stat.Nlink > 1 && !e.IsDir() {
+			if seen[e.Stat.Ino] {
+				return nil // another name of a file that was counted
+			}
+			seen[e.Stat.Ino] = true
+		}
+		has.Entries++
+		if e.IsRegular() {
+			has.Bytes += e.Stat.Size
+		}
+		return nil
+	})
+	return has, err
+}
+
 // place opens the directory of what is to be made, which must be one of btrfs, and copies
 // its name to a buffer, which holds a byte of zero behind it.
 func place(path string, name []byte) (parent int, err error) {
@@ -119,22 +139,9 @@ func snapshot(ctx context.Context, from, to string, shift Shift) (made Copied, d
 	if control(parent, snapCreate, unsafe.Pointer(&args)) != nil {
 		return Copied{}, false, nil
 	}
+	holes := false
+	made, err = count(ctx, to, func(e *Entry) { holes = holes || e.IsDir() && e.Stat.Ino == subvolStub })
 	made.Shared = true
-	holes, seen := false, make(map[uint64]bool)
-	err = Walk(ctx, to, func(e *Entry) error {
-		if e.Stat.Nlink > 1 && !e.IsDir() {
-			if seen[e.Stat.Ino] {
-				return nil // another name of a file that was counted
-			}
-			seen[e.Stat.Ino] = true
-		}
-		made.Entries++
-		if e.IsRegular() {
-			made.Bytes += e.Stat.Size
-		}
-		holes = holes || e.IsDir() && e.Stat.Ino == subvolStub
-		return nil
-	})
 	if err == nil && holes {
 		return Copied{}, false, os.RemoveAll(to)
 	}

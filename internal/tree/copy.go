@@ -82,6 +82,9 @@ func Copy(ctx context.Context, from, to string, free uint64, shift Shift) (Copie
 	return c.Copied, errors.Join(err, unix.Close(fd))
 }
 
+// Tally tells what a copy of a tree would come to that shares nothing.
+func Tally(ctx context.Context, dir string) (Copied, error) { return count(ctx, dir, func(*Entry) {}) }
+
 // copying is a copy under way. Its target lies in a directory that no other process
 // enters.
 type copying struct {

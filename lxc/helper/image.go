@@ -31,7 +31,7 @@ func (h *host) unpack(spec container.CreateSpec, img *container.Image, rec *reco
 	dir := filepath.Join(h.dir(spec.Name), "rootfs")
 	end := func() error { return nil }
 	if rec.Tree == "" {
-		err = lay(dir, img, rec.IDs)
+		err = lay(dir, img.Layers, rec.IDs)
 	} else {
 		end, err = sharing{h}.stack(h.dir(spec.Name), *rec, img)
 	}
@@ -51,6 +51,9 @@ func (h *host) unpack(spec container.CreateSpec, img *container.Image, rec *reco
 	}
 	if err := furnish(dir, spec, rec.IDs); err != nil {
 		return err
+	}
+	if err := (shooting{h}).take(spec.Name, *rec, img); err != nil {
+		return fmt.Errorf("image %s: %w", img.Reference, err)
 	}
 	c, err := h.open(spec.Name)
 	if err != nil {
@@ -83,11 +86,11 @@ func (h *host) unpack(spec container.CreateSpec, img *container.Image, rec *reco
 }
 
 // lay unpacks the layers.
-func lay(dir string, img *container.Image, ids container.IDRange) error {
+func lay(dir string, layers []container.Layer, ids container.IDRange) error {
 	if err := tree.Make(dir, 0o755); err != nil {
 		return err
 	}
-	return rootfs.Unpack(dir, img.Layers, ids)
+	return rootfs.Unpack(dir, layers, ids)
 }
 
 // asked is an image with the command and the variables that a container of it was asked

@@ -127,7 +127,7 @@ func (h sharing) unpackTree(name string, img *container.Image) error {
 	if err := removeTree(half); err != nil {
 		return err
 	}
-	if err := lay(half, img, container.IDRange{Count: idsEach}); err != nil {
+	if err := lay(half, img.Layers, container.IDRange{Count: idsEach}); err != nil {
 		return errors.Join(err, os.RemoveAll(half))
 	}
 	if err := syncFilesystem(h.trees); err != nil {

@@ -53,6 +53,18 @@ func (h shooting) onSnapshots(name string, mustStand bool, do func(context.Conte
 	return err
 }
 
+// take gives a container that is being made the snapshots that come with it.
+func (h shooting) take(name string, r record, img *container.Image) error {
+	if img.Copy || len(img.Snapshots) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), h.left())
+	defer cancel()
+	return h.snapshots(name, r).Take(ctx, img.Snapshots, func(to string, files container.Layer) error {
+		return lay(to, []container.Layer{files}, r.IDs)
+	})
+}
+
 // shoot does what is asked for with a snapshot.
 func (h shooting) shoot(op, name string, s container.Snapshot) error {
 	return h.onSnapshots(name, op == wire.OpRollback, func(ctx context.Context, d snapshot.Dir) error {

@@ -88,9 +88,10 @@ func (k *Keeping) Prunes() bool { return k.KeepDaily+k.KeepWeekly > 0 }
 type NewBackup struct {
 	BackupName
 	Keeping
-	WithVolumes bool  `json:"with_volumes,omitzero" doc:"The files of its volumes, too."`
-	Incremental int64 `json:"incremental,omitzero" min:"0" max:"32" example:"7" doc:"Only what has changed since the backup before it at this target, which it needs then. How many backups such a chain has at most, from 2 to 32; the next one is a full one again, as without a whole chain. Versions before know of no increments and refuse it."`
-	Measure     bool  `json:"measure,omitzero" doc:"Make no backup: only tell how many bytes its files take on the disk."`
+	WithVolumes   bool  `json:"with_volumes,omitzero" doc:"The files of its volumes, too."`
+	WithSnapshots bool  `json:"with_snapshots,omitzero" doc:"The files of its snapshots, too, each a whole archive. A restore that keeps the identity gives them to the container. Versions before know of none and refuse it."`
+	Incremental   int64 `json:"incremental,omitzero" min:"0" max:"32" example:"7" doc:"Only what has changed since the backup before it at this target, which it needs then. How many backups such a chain has at most, from 2 to 32; the next one is a full one again, as without a whole chain. Versions before know of no increments and refuse it."`
+	Measure       bool  `json:"measure,omitzero" doc:"Make no backup: only tell how many bytes its files take on the disk."`
 }
 
 // Check reports what is wrong with it.
@@ -98,8 +99,8 @@ func (n *NewBackup) Check() error {
 	switch {
 	case n.Incremental != 0 && (n.Incremental < 2 || n.Incremental > MaxChain):
 		return fmt.Errorf("incremental: a chain of %d backups; use 2 to %d", n.Incremental, MaxChain)
-	case n.Incremental != 0 && n.WithVolumes:
-		return errors.New("incremental: a backup with volumes is always a full one; leave out one of incremental and with_volumes")
+	case n.Incremental != 0 && (n.WithVolumes || n.WithSnapshots):
+		return errors.New("incremental: a backup with volumes or snapshots is always a full one; leave out either incremental, or with_volumes and with_snapshots")
 	}
 	return errors.Join(n.BackupName.Check(), n.Keeping.Check())
 }
@@ -112,6 +113,9 @@ func (n *NewBackup) Flags() []string {
 	all := n.BackupName.Flags()
 	if n.WithVolumes {
 		all = append(all, "--volumes")
+	}
+	if n.WithSnapshots {
+		all = append(all, "--snapshots")
 	}
 	if n.Incremental > 0 {
 		all = append(all, fmt.Sprintf("--incremental=%d", n.Incremental))

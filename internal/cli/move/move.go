@@ -39,15 +39,19 @@ type moved struct {
 	Runtime string   `json:"runtime"`
 	State   string   `json:"state"` // that it is to have
 	Volumes []string `json:"volumes,omitempty"`
-	Mounts  []string `json:"mounts,omitempty"`
-	Ports   []string `json:"ports,omitempty"`
-	Bytes   int64    `json:"bytes,omitempty"`      // of its files and those of its volumes
-	Free    int64    `json:"free_bytes,omitempty"` // on the disk of the other host
-	Steps   []step   `json:"steps"`                // that are left
+	// Snapshots go along, from the oldest on, and Dropped are lost with the first host.
+	Snapshots []string `json:"snapshots,omitempty"`
+	Dropped   []string `json:"dropped_snapshots,omitempty"`
+
+	Mounts []string `json:"mounts,omitempty"`
+	Ports  []string `json:"ports,omitempty"`
+	Bytes  int64    `json:"bytes,omitempty"`      // of its files and those of its volumes
+	Free   int64    `json:"free_bytes,omitempty"` // on the disk of the other host
+	Steps  []step   `json:"steps"`                // that are left
 }
 
 func noun() show.Noun[moved] {
-	return show.NounOf[moved]("name", "name from to runtime state volumes~ mounts~ ports~ size free ctid+ steps~", show.Cells[moved]{
+	return show.NounOf[moved]("name", "name from to runtime state volumes~ snapshots~ dropped_snapshots~ mounts~ ports~ size free ctid+ steps~", show.Cells[moved]{
 		"size": func(m moved) any { return term.Size(m.Bytes) },
 		"free": func(m moved) any { return term.Size(m.Free) },
 		"steps": func(m moved) any {
@@ -78,9 +82,9 @@ that it runs for 10 seconds; --wait bounds that. A container that is stopped sta
 
 What would keep it from running there, as far as it can be seen, is told before it is
 stopped: a name, port or volume that is taken, a network that is not there, another
-architecture or runtime, a limit that cannot be applied, too little room for its files and
-volumes. If a later step fails, what the other host has of it is removed, and the
-container is started again where it was.
+architecture or runtime, a limit that cannot be applied, a snapshot that cannot go along,
+too little room for its files, snapshots and volumes. If a later step fails, what the
+other host has of it is removed, and the container is started again where it was.
 
 A move that was cut short is asked for again with the same words: it goes on where it
 was. Until then the container is stopped on its first host, and whole there; hostler ct
@@ -89,7 +93,11 @@ there first: hostler ct rm. The move itself never runs it on both: the other hos
 it after the first one has stopped it, and the first one after the other has removed it.
 A container that was started or stopped on its first host meanwhile is not removed.
 
-Snapshots do not move: a container that has some is moved only with --drop-snapshots.
+Its snapshots go along, with their names, times and order. On the other host each has all
+files of the container, so it takes their room there, also where it shared them before.
+With --drop-snapshots they are left behind, and removed with the container. While it is
+moved no snapshot is made or removed, and nothing is rolled back.
+
 Backups stay on the first host, and so do directories of the host that it mounts. After
 which others it is started is not kept, for those are not on the other host.
 
@@ -104,7 +112,7 @@ meanwhile, the move is dropped, the container runs where it can, and the exit co
 	}
 	v := show.FormatFlags(cmd)
 	cmd.Flags().Var(&wait, "wait", "how long it may take until it is healthy, at most 50m (default as long as its check allows)")
-	cmd.Flags().BoolVar(&m.dropSnapshots, "drop-snapshots", false, "move it without its snapshots, which are removed")
+	cmd.Flags().BoolVar(&m.dropSnapshots, "drop-snapshots", false, "leave its snapshots behind, which are removed with it")
 	cmd.Flags().StringVar(&reason, "reason", "", "why a unique container is moved, for others")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be done, and do nothing")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -164,13 +172,27 @@ func (m *mover) move(ctx context.Context, v *show.View, reason string, yes, dry 
 	if dry {
 		return show.Print(m.UI, v, noun(), []moved{out})
 	}
-	if err := m.Confirm(yes || steps[0] != forget, fmt.Sprintf("Move %s to %s? It is stopped meanwhile, and removed from %s in the end.", m.ref, m.to, m.ref.Host)); err != nil {
+	lost := ""
+	if n := len(out.Dropped); n > 0 {
+		lost = fmt.Sprintf(" Its %d snapshots are removed with it.", n)
+	}
+	if err := m.Confirm(yes || steps[0] != forget, fmt.Sprintf("Move %s to %s? It is stopped meanwhile, and removed from %s in the end.%s", m.ref, m.to, m.ref.Host, lost)); err != nil {
 		return err
 	}
 	if err := run(ctx, m, steps); err != nil {
 		return err
 	}
-	m.Say("%s is on %s.", term.Printable(m.p.name), m.to)
+	if m.p.details != nil { // the first host had looked once more when it was stopped
+		out.Snapshots, out.Dropped = m.p.taken(true)
+	}
+	switch {
+	case len(out.Dropped) > 0:
+		m.Say("%s is on %s, without its snapshots, which are removed: %s.", term.Printable(m.p.name), m.to, term.Printable(strings.Join(out.Dropped, ", ")))
+	case len(out.Snapshots) > 0:
+		m.Say("%s is on %s, with its %d snapshots.", term.Printable(m.p.name), m.to, len(out.Snapshots))
+	default:
+		m.Say("%s is on %s.", term.Printable(m.p.name), m.to)
+	}
 	if word := v.Format.Word; word != "table" && word != "wide" {
 		out.Steps = []step{}
 		return show.Print(m.UI, v, noun(), []moved{out})
@@ -206,6 +228,7 @@ func (m *mover) planned(steps []step) moved {
 	}
 	if d := m.p.details; d != nil {
 		out.Volumes, out.Mounts, out.Ports = d.Volumes, d.Mounts, d.Ports
+		out.Snapshots, out.Dropped = m.p.taken(!slices.Contains(steps, backUp))
 		if d.Moving != nil && d.Moving.Ran {
 			out.State = "running"
 		}
@@ -250,7 +273,15 @@ func (m *mover) do(ctx context.Context, s step) error {
 		}
 		return err
 	case backUp:
-		args := &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: m.p.backup}, WithVolumes: true}, OutputOption: streamed}
+		d, err := m.inspect(ctx, m.ref.Host) // snapshots may have been made until it was stopped
+		if err != nil {
+			return err
+		}
+		m.p.details.Snapshots = d.Snapshots
+		if why := m.p.stuck(); len(why) > 0 {
+			return refused(m.ref.String(), strings.Join(why, "; "), "hostler snapshot ls "+m.ref.String())
+		}
+		args := &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: m.p.backup}, WithVolumes: true, WithSnapshots: m.p.carries()}, OutputOption: streamed}
 		all, err := dispatch.Listed[api.Backup](ctx, m.Dispatcher, m.r, m.ref.Host, "back up "+m.ref.String(), m.about(protocol.KindBackup, args))
 		if len(all) == 1 {
 			m.p.atFrom = &all[0]
@@ -272,6 +303,9 @@ func (m *mover) do(ctx context.Context, s step) error {
 		m.confirmed = err == nil
 		return err
 	case leave:
+		if err := m.nothingLost(ctx); err != nil {
+			return err
+		}
 		if err := m.act(ctx, m.ref.Host, m.about(protocol.KindDestroy, m.departure())); err != nil && !notFound(err) {
 			return err
 		}
@@ -288,6 +322,25 @@ func (m *mover) about(kind protocol.Kind, args protocol.Args) protocol.Spec {
 // departure says that the container goes to the other host.
 func (m *mover) departure() *protocol.StopArgs {
 	return &protocol.StopArgs{Departure: data.Departure{MovingTo: string(m.to)}}
+}
+
+// nothingLost refuses to remove the container from its first host if that would lose snapshots.
+func (m *mover) nothingLost(ctx context.Context) error {
+	from, err := m.inspect(ctx, m.ref.Host)
+	if notFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	to, err := m.inspect(ctx, m.to)
+	if err != nil {
+		return err
+	}
+	if lost := m.p.astray(from, to); len(lost) > 0 {
+		return refused(m.ref.String(), fmt.Sprintf("%s alone has its snapshots %s, which would be lost with it there: ask with --drop-snapshots to lose them, or end the move and begin anew (hostler ct rm %s/%s, hostler ct start %s)", m.ref.Host, strings.Join(lost, ", "), m.to, m.p.name, m.ref), "hostler snapshot ls "+m.ref.String())
+	}
+	return nil
 }
 
 // errEnded: a person has started or stopped the container on its first host since.

@@ -70,12 +70,82 @@ func (p *picture) left() ([]step, error) {
 		return []step{forget, stop, backUp, send, arrive, leave, tidy}, nil
 	}
 	switch kept := whole(p.atFrom); {
+	// The other host may be making the container of that backup, whatever snapshots are wanted now.
 	case p.copy != nil || kept && whole(p.atTo) && p.atTo.Made.Equal(p.atFrom.Made):
 		return []step{stop, arrive, leave, tidy}, nil
-	case kept && p.atTo == nil:
+	case kept && p.atTo == nil && slices.Equal(p.atFrom.Snapshots, p.wanted()):
 		return []step{stop, send, arrive, leave, tidy}, nil
 	}
 	return []step{stop, forget, backUp, send, arrive, leave, tidy}, nil
+}
+
+// wanted are the names of the snapshots that go along, in their order.
+func (p *picture) wanted() (names []string) {
+	if p.dropSnapshots {
+		return nil
+	}
+	for _, s := range slices.Backward(p.details.Snapshots) {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// taken are the names of the snapshots that go along, or went, and dropped those of the others.
+// backedUp tells that the backup of the move is made, which decides then.
+func (p *picture) taken(backedUp bool) (taken, dropped []string) {
+	if taken = p.wanted(); backedUp && p.atFrom != nil {
+		taken = p.atFrom.Snapshots
+	}
+	for _, s := range slices.Backward(p.details.Snapshots) {
+		if !slices.Contains(taken, s.Name) {
+			dropped = append(dropped, s.Name)
+		}
+	}
+	return taken, dropped
+}
+
+// history reports whether containers of a host can have their snapshots brought there or away.
+func (p *picture) history(h *api.Host) bool {
+	return slices.Contains(h.Features, p.source.Runtime+".history")
+}
+
+// carries reports whether the first host is asked for its snapshots. It looks for itself which
+// there are.
+func (p *picture) carries() bool { return !p.dropSnapshots && p.history(&p.from) }
+
+// stuck tells why snapshots cannot go along.
+func (p *picture) stuck() (why []string) {
+	n := len(p.wanted())
+	if n == 0 {
+		return nil
+	}
+	for _, h := range []*api.Host{&p.from, &p.to} {
+		if !p.history(h) {
+			why = append(why, fmt.Sprintf("it has %d snapshots, and %s has not the feature %s.history, with which they go along: upgrade Hostler there (podman needs its storage driver overlay, too), choose another host, or ask with --drop-snapshots to lose them", n, h.ID, p.source.Runtime))
+		}
+	}
+	for _, s := range p.details.Snapshots {
+		if s.Damaged {
+			why = append(why, fmt.Sprintf("its snapshot %s is damaged, and cannot go along: remove it (hostler snapshot rm %s/%s %[1]s), or ask with --drop-snapshots to lose all", s.Name, p.from.ID, p.name))
+		}
+	}
+	return why
+}
+
+// astray are those of the snapshots of the first host that would be lost with it, though nobody
+// has asked for that. The container of the other host was made with those of the backup; it may
+// have removed some since, as its schedule says.
+func (p *picture) astray(from, to *api.ContainerDetails) (names []string) {
+	if p.dropSnapshots {
+		return nil
+	}
+	for _, s := range from.Snapshots {
+		came := p.atFrom != nil && slices.Contains(p.atFrom.Snapshots, s.Name)
+		if !came && !slices.ContainsFunc(to.Snapshots, func(o api.ContainerSnapshot) bool { return o.Name == s.Name && o.Made.Equal(s.Made) }) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // asked reports whether an earlier move may have asked the other host for the container.
@@ -128,7 +198,7 @@ func (p *picture) obstacles() (why []string) {
 	}
 	add(slices.ContainsFunc(p.others, func(c api.Container) bool { return c.Name == p.name }), "%s has another container %s", to, p.name)
 	add(p.source.State == "frozen", "it is frozen; let it run first: hostler ct unfreeze")
-	add(len(d.Snapshots) > 0 && !p.dropSnapshots, "it has %d snapshots, which do not move; ask with --drop-snapshots to lose them", len(d.Snapshots))
+	why = append(why, p.stuck()...)
 	for _, v := range d.Volumes {
 		name, _, _ := strings.Cut(v, ":")
 		for _, c := range p.near {

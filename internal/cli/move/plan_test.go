@@ -21,8 +21,8 @@ var made = time.Unix(7, 0)
 func still(mutate ...func(*picture)) *picture {
 	p := &picture{
 		name: "web", backup: "move-1",
-		from:    api.Host{ID: "edge-01", State: "approved", Connectivity: "online", Arch: "amd64"},
-		to:      api.Host{ID: "edge-02", State: "approved", Connectivity: "online", Arch: "amd64"},
+		from:    api.Host{ID: "edge-01", State: "approved", Connectivity: "online", Arch: "amd64", Features: []string{"lxc.history"}},
+		to:      api.Host{ID: "edge-02", State: "approved", Connectivity: "online", Arch: "amd64", Features: []string{"lxc.history"}},
 		source:  &api.Container{Name: "web", CTID: "1", Runtime: "lxc", State: "running", Intended: "running"},
 		details: &api.ContainerDetails{Name: "web", CTID: "1", Volumes: []string{"data:/srv"}, Ports: []string{"8080:80/tcp"}},
 	}
@@ -33,13 +33,18 @@ func still(mutate ...func(*picture)) *picture {
 	return p
 }
 
-func moving(p *picture)  { p.details.Moving = &api.ContainerMove{To: "edge-02", Ran: true} }
-func gone(p *picture)    { p.source, p.details = nil, nil }
-func there(p *picture)   { p.copy = &api.Container{Name: "web", CTID: "1"} }
-func kept(p *picture)    { p.atFrom = &api.Backup{Made: made, Verified: &made} }
-func came(p *picture)    { p.atTo = &api.Backup{Made: made, Verified: &made} }
-func unread(p *picture)  { p.atFrom = &api.Backup{Made: made} }
-func another(p *picture) { p.atTo = &api.Backup{Made: made.Add(1), Verified: &made} }
+func moving(p *picture) { p.details.Moving = &api.ContainerMove{To: "edge-02", Ran: true} }
+func gone(p *picture)   { p.source, p.details = nil, nil }
+func there(p *picture)  { p.copy = &api.Container{Name: "web", CTID: "1"} }
+func kept(p *picture)   { p.atFrom = &api.Backup{Made: made, Verified: &made} }
+func came(p *picture)   { p.atTo = &api.Backup{Made: made, Verified: &made} }
+func unread(p *picture) { p.atFrom = &api.Backup{Made: made} }
+func shots(p *picture) {
+	p.details.Snapshots = []api.ContainerSnapshot{{Name: "second", Made: made}, {Name: "first", Made: made}}
+}
+func keptShots(p *picture) { kept(p); p.atFrom.Snapshots = []string{"first", "second"} }
+func drop(p *picture)      { p.dropSnapshots = true }
+func another(p *picture)   { p.atTo = &api.Backup{Made: made.Add(1), Verified: &made} }
 
 // TestLeft: what is left of a move follows from what both hosts have, wherever it was cut
 // short.
@@ -49,16 +54,21 @@ func TestLeft(t *testing.T) {
 		p    *picture
 		want []step
 	}{
-		"from the beginning":               {still(), all},
-		"what an earlier move has left":    {still(kept, came), all},
-		"it is stopped":                    {still(moving), []step{stop, forget, backUp, send, arrive, leave, tidy}},
-		"its backup was cut short":         {still(moving, unread), []step{stop, forget, backUp, send, arrive, leave, tidy}},
-		"it is backed up":                  {still(moving, kept), []step{stop, send, arrive, leave, tidy}},
-		"the backup came":                  {still(moving, kept, came), []step{stop, arrive, leave, tidy}},
-		"a backup of another time":         {still(moving, kept, another), []step{stop, forget, backUp, send, arrive, leave, tidy}},
-		"the other host has it":            {still(moving, kept, came, there), []step{stop, arrive, leave, tidy}},
-		"the other host has it without it": {still(moving, there), []step{stop, arrive, leave, tidy}},
-		"the first host has it no more":    {still(gone, kept, there), []step{tidy}},
+		"from the beginning":                {still(), all},
+		"what an earlier move has left":     {still(kept, came), all},
+		"it is stopped":                     {still(moving), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"its backup was cut short":          {still(moving, unread), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"it is backed up":                   {still(moving, kept), []step{stop, send, arrive, leave, tidy}},
+		"the backup came":                   {still(moving, kept, came), []step{stop, arrive, leave, tidy}},
+		"a backup of another time":          {still(moving, kept, another), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"the other host has it":             {still(moving, kept, came, there), []step{stop, arrive, leave, tidy}},
+		"the other host has it without it":  {still(moving, there), []step{stop, arrive, leave, tidy}},
+		"the first host has it no more":     {still(gone, kept, there), []step{tidy}},
+		"its snapshots are in the backup":   {still(moving, shots, keptShots, came), []step{stop, arrive, leave, tidy}},
+		"the backup has none of them":       {still(moving, shots, kept), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"a backup without them may be used": {still(moving, shots, kept, came), []step{stop, arrive, leave, tidy}},
+		"they are left behind since":        {still(moving, shots, keptShots, drop), []step{stop, forget, backUp, send, arrive, leave, tidy}},
+		"they were left behind before":      {still(moving, shots, kept, came, drop), []step{stop, arrive, leave, tidy}},
 	} {
 		if got, err := c.p.left(); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)
@@ -78,8 +88,10 @@ func TestRefused(t *testing.T) {
 		"makes no containers of lxc: liblxc": still(func(p *picture) {
 			p.to.Unsupported = []string{"podman: its socket is missing", "lxc: liblxc is missing"}
 		}),
-		"another container web": still(func(p *picture) { p.others = []api.Container{{Name: "web", CTID: "2"}} }),
-		"--drop-snapshots":      still(func(p *picture) { p.details.Snapshots = make([]api.ContainerSnapshot, 2) }),
+		"another container web":                                               still(func(p *picture) { p.others = []api.Container{{Name: "web", CTID: "2"}} }),
+		"it has 2 snapshots, and edge-02 has not":                             still(shots, func(p *picture) { p.to.Features = nil }),
+		"it has 2 snapshots, and edge-01 has not":                             still(shots, func(p *picture) { p.from.Features = []string{"podman.history"} }),
+		"second is damaged, and cannot go along: remove it (hostler snapshot": still(shots, func(p *picture) { p.details.Snapshots[0].Damaged = true }),
 		"container db has its volume": still(func(p *picture) {
 			p.near = append(p.near, api.Container{Name: "db", CTID: "2", Volumes: []string{"data:/x"}})
 		}),
@@ -131,7 +143,9 @@ func TestRefused(t *testing.T) {
 			p.size, p.rooms = size{3 << 30, 0}, map[string]api.Room{"containers": {FileSystem: "8:1"}, "containers of podman": {FileSystem: "8:2", Free: 5 << 30}, "state": {FileSystem: "8:1"}}
 		}),
 		"an older host, which tells nothing": still(func(p *picture) { p.size = size{3 << 30, 1 << 30} }),
-		"snapshots that may go":              still(func(p *picture) { p.details.Snapshots, p.dropSnapshots = make([]api.ContainerSnapshot, 2), true }),
+		"snapshots that go along":            still(shots),
+		"snapshots that may be lost":         still(shots, drop, func(p *picture) { p.to.Features, p.details.Snapshots[0].Damaged = nil, true }),
+		"an older host, and no snapshots":    still(func(p *picture) { p.from.Features, p.to.Features = nil, nil }),
 		"a network that is there": still(func(p *picture) {
 			p.details.Network, p.net = "back", []api.NetworkPart{{Kind: "bridge", Network: "back"}}
 		}),
@@ -197,6 +211,61 @@ func TestUndoAsked(t *testing.T) {
 	m.confirmed = true
 	if err := m.undo(t.Context(), leave, cut); !strings.Contains(reads(err), "edge-02 has the container") {
 		t.Errorf("of a move whose last step fails: %v", err)
+	}
+}
+
+// TestAstray: the first host is not removed while it alone has a snapshot, unless its user has
+// said that. What has come and went on the other host was not lost with the first one.
+func TestAstray(t *testing.T) {
+	has := func(names ...string) *api.ContainerDetails {
+		var d api.ContainerDetails
+		for _, name := range names {
+			d.Snapshots = append(d.Snapshots, api.ContainerSnapshot{Name: name, Made: made})
+		}
+		return &d
+	}
+	other := has("first")
+	other.Snapshots[0].Made = made.Add(1)
+	for name, c := range map[string]struct {
+		p        *picture
+		from, to *api.ContainerDetails
+		want     []string
+	}{
+		"it has none":                       {still(kept), has(), has("auto"), nil},
+		"all have come":                     {still(keptShots), has("second", "first"), has("second", "first"), nil},
+		"a schedule has removed one since":  {still(keptShots), has("second", "first"), has("auto", "second"), nil},
+		"one was made meanwhile":            {still(keptShots), has("third", "second", "first"), has("second", "first"), []string{"third"}},
+		"none came, and that was asked for": {still(kept, drop), has("second", "first"), has(), nil},
+		"none came, and that was not":       {still(kept), has("second", "first"), has(), []string{"second", "first"}},
+		"no backup is left to tell":         {still(), has("second", "first"), has("first"), []string{"second"}},
+		"another one has the name":          {still(), has("first"), other, []string{"first"}},
+	} {
+		if got := c.p.astray(c.from, c.to); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestTaken: what is told of snapshots is what the backup has, once it is made.
+func TestTaken(t *testing.T) {
+	for name, c := range map[string]struct {
+		p              *picture
+		backedUp       bool
+		taken, dropped []string
+	}{
+		"all go":                           {still(shots), false, []string{"first", "second"}, nil},
+		"none goes":                        {still(shots, drop), false, nil, []string{"first", "second"}},
+		"of an earlier move is a backup":   {still(shots, drop, keptShots), false, nil, []string{"first", "second"}},
+		"all are in the backup":            {still(shots, keptShots), true, []string{"first", "second"}, nil},
+		"they are, and were to be lost":    {still(shots, keptShots, drop), true, []string{"first", "second"}, nil},
+		"there is no backup any more":      {still(shots), true, []string{"first", "second"}, nil},
+		"it was asked for without them":    {still(shots, kept, drop), true, nil, []string{"first", "second"}},
+		"one of two is in the backup":      {still(shots, keptShots, func(p *picture) { p.atFrom.Snapshots = []string{"first"} }, drop), true, []string{"first"}, []string{"second"}},
+		"it has none, and nothing is told": {still(kept), true, nil, nil},
+	} {
+		if taken, dropped := c.p.taken(c.backedUp); !slices.Equal(taken, c.taken) || !slices.Equal(dropped, c.dropped) {
+			t.Errorf("%s: %q go, and %q are lost", name, taken, dropped)
+		}
 	}
 }
 

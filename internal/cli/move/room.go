@@ -19,7 +19,8 @@ import (
 // spare is what stays free of each file system of the other host: a backup leaves as much.
 const spare = 256 << 20
 
-// size is how many bytes a container takes.
+// size is how many bytes a container takes. Its files are those of its snapshots, too: each has
+// all of them on the other host.
 type size struct{ files, volumes int64 }
 
 // measure finds out what the container takes, and what the other host has free. A host that does not
@@ -44,7 +45,7 @@ func (m *mover) measure(ctx context.Context) error {
 // taken asks the first host.
 func (m *mover) taken(ctx context.Context) (s size, err error) {
 	ask := func(volumes bool) (int64, error) {
-		args := &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: m.p.backup}, WithVolumes: volumes, Measure: true}, OutputOption: streamed}
+		args := &protocol.NewBackupArgs{NewBackup: data.NewBackup{BackupName: data.BackupName{Backup: m.p.backup}, WithVolumes: volumes, WithSnapshots: m.p.carries(), Measure: true}, OutputOption: streamed}
 		what := "measure " + m.ref.String()
 		all, err := dispatch.Listed[api.Backup](ctx, m.Dispatcher, m.r, m.ref.Host, what, m.about(protocol.KindBackup, args))
 		if err == nil && len(all) != 1 {

@@ -1,0 +1,66 @@
+package layers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Past is the root directory that a container had: a copy of what it had changed, above the
+// files of its image.
+type Past struct {
+	// Changes is the copy. Its files belong to the users of the host.
+	Changes string
+	// Lower are the directories of the image, the topmost first.
+	Lower []string
+	// First and Count are the users of the host to which the files of the image are shown to
+	// belong. No users are those that own them.
+	First, Count uint32
+}
+
+// Open returns the directory, which cannot be written to. It is mounted nowhere, and is there
+// for as long as the file is open.
+func (p Past) Open() (*os.File, error) {
+	f, err := apart(p.Changes, p.open)
+	if err != nil {
+		return nil, fmt.Errorf("putting %s over the files of its image: %w", p.Changes, err)
+	}
+	return f, nil
+}
+
+// open makes the mount. The thread has a table of mounts of its own, which ends with it.
+func (p Past) open() (fd int, err error) {
+	changes, err := directory(p.Changes)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(changes)
+	at := filepath.Dir(p.Changes) // covered in this table of mounts alone; all below it is open
+	all := []string{proc(changes)}
+	for _, dir := range p.Lower {
+		lower, err := mapped(dir, at, p.First, p.Count)
+		if err != nil {
+			return -1, err
+		}
+		defer unix.Close(lower)
+		all = append(all, proc(lower))
+	}
+	// The newer call of the kernel takes no list of this length. What the container has changed
+	// of files may lie in the changes without their content, and renamed directories without
+	// what is in them.
+	options := "index=off,metacopy=on,redirect_dir=on,lowerdir=" + strings.Join(all, ":")
+	if len(options) >= os.Getpagesize() {
+		return -1, fmt.Errorf("the image has %d layers, which are more than the kernel reads", len(p.Lower))
+	}
+	if err := unix.Mount("hostler", at, "overlay", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, options); err != nil {
+		return -1, os.NewSyscallError("mount", err)
+	}
+	if fd, err = directory(at); err != nil {
+		return -1, errors.Join(err, unmount(at))
+	}
+	return fd, nil
+}

@@ -1,0 +1,4 @@
+package podman
+
+// Mapped tells to which users the files of an image are shown to belong.
+var Mapped = mapped
