@@ -57,6 +57,7 @@ func (r *Room) Told(host protocol.HostID, all []protocol.Container) {
 	index{r}.tells(host, all)
 	r.changed = r.changed || !h.told
 	h.told = true
+	delete(r.news.back, host)
 }
 
 // runsOf are the containers that run.

@@ -142,7 +142,7 @@ func (r *Room) Greeted(host protocol.HostID, h *protocol.Hello) {
 	defer r.mu.Unlock()
 	x := r.host(host)
 	x.features = h.Features
-	x.returned(r.base.Boot())
+	placer{r}.returned(host, r.base.Boot())
 	x.Fence, x.Pausable = unique.SelfFence(h.SelfFence), slices.Contains(h.Features, protocol.FeaturePausable)
 	if x.Fence == unique.FenceGuard && slices.Contains(h.Features, protocol.FeatureReboots) {
 		x.Fence = unique.FenceReboot
@@ -167,7 +167,7 @@ func (r *Room) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.S
 	h := r.host(host)
 	now := r.base.Boot()
 	if h.heardMS > 0 && now-h.heardMS >= r.cfg.Timing.TTL.Milliseconds() {
-		h.returned(now)
+		placer{r}.returned(host, now)
 	}
 	h.heardMS, h.there, r.oursMS = now, true, 0
 	if lease.Took.Inc == seq.Inc && lease.Ring > h.Ring {

@@ -315,14 +315,21 @@ func (r placer) absent(host protocol.HostID) string {
 const askAfter = 10 * time.Second
 
 // returned notes that a host is back. The caller holds the lock.
-func (h *holder) returned(nowMS int64) { h.told, h.askMS = false, nowMS+askAfter.Milliseconds() }
+func (r placer) returned(host protocol.HostID, nowMS int64) {
+	h := r.host(host)
+	h.told, h.askMS = false, nowMS+askAfter.Milliseconds()
+	r.news.back[host] = true
+}
 
 // Untold reports, once in a while, that a host which is back has not told what it has since.
 func (r *Room) Untold(host protocol.HostID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h, now := r.hosts[host], r.base.Boot()
-	if h == nil || h.told || h.askMS == 0 || now < h.askMS {
+	if !r.news.back[host] { // as nearly always, for each host and each second
+		return false
+	}
+	h, now := r.host(host), r.base.Boot()
+	if now < h.askMS {
 		return false
 	}
 	h.askMS = now + askAfter.Milliseconds()

@@ -30,12 +30,13 @@ type news struct {
 	// closed are the hosts that are not open for workloads, and ailing those that tell of
 	// containers that fail.
 	closed, ailing map[protocol.HostID]bool
+	back           map[protocol.HostID]bool // hosts that are back, and have not told what they have since
 }
 
 func newNews() news {
 	return news{
 		shown: true, all: true, astray: make(map[protocol.HostID][]protocol.CTID), told: make(map[protocol.HostID]bool),
-		closed: make(map[protocol.HostID]bool), ailing: make(map[protocol.HostID]bool),
+		closed: make(map[protocol.HostID]bool), ailing: make(map[protocol.HostID]bool), back: make(map[protocol.HostID]bool),
 	}
 }
 
