@@ -79,7 +79,7 @@ func (r index) tells(host protocol.HostID, all []protocol.Container) {
 	h := r.host(host)
 	h.runs, h.ailing = runsOf(all), nil
 	for _, c := range all {
-		if !c.CTID.IsZero() && r.cfg.Placing.fails(&c) {
+		if !c.CTID.IsZero() && r.cfg.Placing.fails(c.Broken, c.Failures) {
 			h.ailing = append(h.ailing, c.CTID)
 		}
 	}
@@ -99,9 +99,10 @@ func setIf(set map[protocol.HostID]bool, host protocol.HostID, in bool) {
 	}
 }
 
-// fails reports whether a container has failed so often that it is to leave its host.
-func (rules Placing) fails(c *protocol.Container) bool {
-	return c.Broken != "" || c.Failures >= rules.Starts
+// fails reports whether a container has failed so often that it is to leave its host: it is
+// broken, which says why, or so many starts in a row have failed.
+func (rules Placing) fails(broken string, starts int) bool {
+	return broken != "" || starts >= rules.Starts
 }
 
 // unsettled are the workloads that may be otherwise than before.
