@@ -229,7 +229,10 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.base = &core.Base{
 		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Keys: cfg.Trust, Broker: cfg.Broker, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
 	}
-	c.base.Store = core.Watch(cfg.Store, func(n uint64, h core.Host, sure bool) { c.workloads.Stored(n, h, sure) })
+	c.base.Store = core.Watch(cfg.Store, func(n uint64, h core.Host, sure bool) {
+		workloads.Stored(c.workloads, n, h, sure)
+		c.alerts.Stored(n, h, sure)
+	})
 	c.access = access.New(c.base, cfg.Authority, cfg.Viewers)
 	var term protocol.Term
 	err := core.Update(ctx, cfg.Store, failpoint.TermCounted, func(tx core.Tx) (err error) {

@@ -48,7 +48,7 @@ type Room struct {
 	started  int64                     // boot clock, ms
 	deciding sync.Mutex                // one decision after the other
 	stored   map[protocol.HostID]shown // what hosts have shown; of who decides
-	sites    sites
+	sites    core.Roster[*site]
 
 	mu    sync.Mutex
 	all   map[protocol.CTID]*workload
@@ -108,7 +108,7 @@ type holder struct {
 
 // New returns a room without workloads. Load follows.
 func New(base *core.Base, cfg Config) *Room {
-	return &Room{base: base, cfg: cfg, started: base.Boot(), changed: true, all: make(map[protocol.CTID]*workload), held: make(heldBy), hosts: make(map[protocol.HostID]*holder), open: make(map[protocol.CTID]*workload), news: newNews()}
+	return &Room{base: base, cfg: cfg, sites: core.Roster[*site]{Of: siteOf}, started: base.Boot(), changed: true, all: make(map[protocol.CTID]*workload), held: make(heldBy), hosts: make(map[protocol.HostID]*holder), open: make(map[protocol.CTID]*workload), news: newNews()}
 }
 
 // Load reads what is stored. It is called once, before anything is granted. The store of the
@@ -139,7 +139,7 @@ func (r *Room) Load(tx core.Tx) error {
 	if len(r.all) == 0 { // nothing is placed now
 		return core.EachHost(tx, take)
 	}
-	return r.sites.load(func(keep func(core.Host) error) error {
+	return r.sites.Load(func(keep func(core.Host) error) error {
 		return core.EachHost(tx, func(h core.Host) error { return errors.Join(take(h), keep(h)) })
 	})
 }

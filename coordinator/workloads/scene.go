@@ -93,7 +93,7 @@ func (s *scene) taken(name protocol.ContainerName, id protocol.CTID) (hosts []st
 // scene reads hosts and workloads. It does not change them. Hosts that show less than the
 // self-fence least take nothing.
 func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*scene, error) {
-	hosts, err := r.sites.all(ctx, r.base)
+	hosts, err := r.sites.All(ctx, r.base)
 	if err != nil {
 		return nil, err
 	}
