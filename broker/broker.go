@@ -32,6 +32,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -161,6 +162,7 @@ type Server struct {
 	closing atomic.Bool
 	wg      sync.WaitGroup // one per connection
 	crew    *crew          // ends after those
+	turns   turns
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}  // all, from accept on
@@ -184,6 +186,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg:      cfg,
 		crew:     newCrew(),
+		turns:    turns{free: runtime.GOMAXPROCS(0)},
 		rules:    rules{fleet: cfg.Fleet},
 		begun:    time.Now(),
 		conns:    make(map[*conn]struct{}),

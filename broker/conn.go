@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -36,7 +35,7 @@ const slowPatience = 5 * time.Second
 // the hook finds it again.
 type conn struct {
 	*tls.Conn
-	raw   net.Conn
+	raw   *handshaker
 	seat  *lobby.Seat            // until its certificate was verified
 	cause atomic.Pointer[string] // why this side ended it, if it did
 	slow  atomic.Bool            // that it reads too slowly is the cause
@@ -105,7 +104,11 @@ func (c *conn) Write(b []byte) (int, error) {
 // accept takes connections until the listener fails or is closed.
 func (s *Server) accept(ctx context.Context) error {
 	for {
-		raw, err := s.cfg.Listener.Accept()
+		// Behind the handshakes that wait for theirs: what comes faster than they are made waits with
+		// the kernel, and not in the lobby, which would turn most of it away.
+		s.turns.take(false)
+		s.turns.give()
+		plain, err := s.cfg.Listener.Accept()
 		if err != nil {
 			if ctx.Err() == nil && isTemporary(err) {
 				pause(ctx, acceptPause)
@@ -114,6 +117,7 @@ func (s *Server) accept(ctx context.Context) error {
 			return err
 		}
 		s.count.accepted.Add(1)
+		raw := &handshaker{Conn: plain, turns: &s.turns}
 		c := &conn{Conn: tls.Server(raw, s.cfg.TLS), raw: raw}
 		if c.seat, err = s.cfg.Lobby.Enter(raw, s.cfg.HandshakeTimeout); err != nil {
 			s.refuse(c, err)
@@ -192,7 +196,9 @@ func (s *Server) serve(c *conn) {
 // made known before Revoked is asked: a caller that revokes and then calls Recheck
 // either finds the connection or has already changed the answer.
 func (s *Server) identify(c *conn) error {
-	if err := c.Handshake(); err != nil {
+	err := c.Handshake()
+	c.raw.over()
+	if err != nil {
 		s.count.handshakes.Add(1)
 		return fmt.Errorf("TLS handshake: %w", err)
 	}

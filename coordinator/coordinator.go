@@ -227,8 +227,12 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c := &Coordinator{cfg: cfg, log: cfg.Log, removed: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.base = &core.Base{
-		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Store: cfg.Store, Keys: cfg.Trust, Broker: cfg.Broker, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
+		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Keys: cfg.Trust, Broker: cfg.Broker, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
 	}
+	c.base.Store = core.Watch(cfg.Store, func(n uint64, h core.Host, sure bool) {
+		workloads.Stored(c.workloads, n, h, sure)
+		c.alerts.Stored(n, h, sure)
+	})
 	c.access = access.New(c.base, cfg.Authority, cfg.Viewers)
 	var term protocol.Term
 	err := core.Update(ctx, cfg.Store, failpoint.TermCounted, func(tx core.Tx) (err error) {

@@ -85,30 +85,50 @@ func (s *RuleSet) sent() string {
 	return line
 }
 
+// judgedSet is a set with rules that the coordinator judges, and these.
+type judgedSet struct {
+	set   *RuleSet
+	rules []alerts.Rule
+}
+
+// judgedSets are those of all sets.
+func judgedSets(sets []RuleSet) (all []judgedSet) {
+	for i := range sets {
+		if rules := sets[i].judged(); len(rules) > 0 {
+			all = append(all, judgedSet{&sets[i], rules})
+		}
+	}
+	return all
+}
+
+// judgedOf is what a judgement needs of a host, as it is kept.
+func judgedOf(h core.Host) core.Host {
+	inv := core.Inventory{AtMS: h.Inventory.AtMS, Alerts: slices.DeleteFunc(slices.Clone(h.Inventory.Alerts), func(a protocol.AlertInfo) bool { return !core.JudgedByCoordinator(a.ID) })}
+	inv.Host.ClockMS = h.Inventory.Host.ClockMS
+	return core.Host{ID: h.ID, State: h.State, Labels: slices.Clone(h.Labels), ApprovedMS: h.ApprovedMS, Inventory: inv}
+}
+
 // judgeAll judges all hosts. uptime is how long the coordinator has listened.
 func (r *Room) judgeAll(ctx context.Context, sets []RuleSet, concerns map[protocol.HostID][]protocol.AlertInfo, uptime time.Duration) error {
-	var changed []protocol.HostID
-	err := r.base.View(ctx, func(tx core.Tx) error {
-		changed = nil
-		return core.EachHost(tx, func(h core.Host) error {
-			if raised, cleared := r.judgeHost(sets, h, concerns[h.ID], uptime); len(raised)+len(cleared) > 0 {
-				changed = append(changed, h.ID)
-			}
-			return nil
-		})
-	})
-	for _, id := range changed {
-		err = cmp.Or(err, r.judgeOne(ctx, sets, id, concerns[id], uptime))
+	hosts, err := r.hosts.All(ctx, r.base)
+	if err != nil {
+		return err
+	}
+	judged := judgedSets(sets)
+	for _, h := range hosts {
+		if raised, cleared := r.judgeHost(judged, h, concerns[h.ID], uptime); len(raised)+len(cleared) > 0 {
+			err = cmp.Or(err, r.judgeOne(ctx, judged, h.ID, concerns[h.ID], uptime))
+		}
 	}
 	return err
 }
 
 // judgeHost returns what has changed of the alerts that are judged here.
-func (r *Room) judgeHost(sets []RuleSet, h core.Host, concerns []protocol.AlertInfo, uptime time.Duration) (raised, cleared []protocol.AlertInfo) {
+func (r *Room) judgeHost(sets []judgedSet, h core.Host, concerns []protocol.AlertInfo, uptime time.Duration) (raised, cleared []protocol.AlertInfo) {
 	var given []alerts.Rule
 	for _, s := range sets {
-		if h.State == core.HostApproved && s.applies(h) {
-			given = append(given, s.judged()...)
+		if h.State == core.HostApproved && s.set.applies(h) {
+			given = append(given, s.rules...)
 		}
 	}
 	// A host can be missed since it was approved.
@@ -118,7 +138,7 @@ func (r *Room) judgeHost(sets []RuleSet, h core.Host, concerns []protocol.AlertI
 
 // judgeOne judges a host once more, and makes what it says durable together with the
 // events. A process that ends before judges again.
-func (r *Room) judgeOne(ctx context.Context, sets []RuleSet, id protocol.HostID, concerns []protocol.AlertInfo, uptime time.Duration) error {
+func (r *Room) judgeOne(ctx context.Context, sets []judgedSet, id protocol.HostID, concerns []protocol.AlertInfo, uptime time.Duration) error {
 	err := r.base.Store.Update(ctx, func(tx core.Tx) error {
 		h, err := tx.Hosts.Get(id)
 		if err != nil {

@@ -31,6 +31,7 @@ type Room struct {
 	// concerns are alerts about hosts that other rooms raise.
 	concerns func() map[protocol.HostID][]protocol.AlertInfo
 	kick     chan struct{} // one place: there is something due
+	hosts    core.Roster[core.Host]
 
 	mu   sync.Mutex
 	all  bool                                // every host is due
@@ -41,8 +42,11 @@ type Room struct {
 // New returns a room that has sent nothing. concerns are the alerts about hosts that other
 // rooms raise, by host.
 func New(base *core.Base, links Links, notices Notices, concerns func() map[protocol.HostID][]protocol.AlertInfo) *Room {
-	return &Room{concerns: concerns, base: base, links: links, tells: newNotifier(base, notices), kick: make(chan struct{}, 1), due: make(map[protocol.HostID]bool), sent: make(map[protocol.HostID]protocol.Digest)}
+	return &Room{concerns: concerns, hosts: core.Roster[core.Host]{Of: judgedOf}, base: base, links: links, tells: newNotifier(base, notices), kick: make(chan struct{}, 1), due: make(map[protocol.HostID]bool), sent: make(map[protocol.HostID]protocol.Digest)}
 }
+
+// Stored takes a host that [core.Watch] tells of: the store of the room's base is one of these.
+func (r *Room) Stored(n uint64, h core.Host, sure bool) { r.hosts.Put(n, h, sure) }
 
 // Due has a host looked at whose labels have changed. It does not wait.
 func (r *Room) Due(host protocol.HostID) {

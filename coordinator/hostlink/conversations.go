@@ -233,7 +233,8 @@ const maxLooks = 64
 // Tick looks at all hosts: it sends again what no receipt covers, and marks silent
 // hosts. It is called each second.
 func (c *Conversations) Tick(ctx context.Context) {
-	eachOf(c.allLinks(), maxLooks, func(l *link) { l.tick(ctx) })
+	now := c.base.Boot() // a call of the kernel, which ten thousand hosts share
+	eachOf(c.allLinks(), maxLooks, func(l *link) { l.tick(ctx, now) })
 }
 
 // eachOf calls do for each of all, for so many at a time, and returns when all calls have.

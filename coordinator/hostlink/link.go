@@ -308,16 +308,18 @@ func (l *link) askOutput() {
 }
 
 // tick is the slow look at a host: send again what is due, number what could not
-// be sent, tell people about silence.
-func (l *link) tick(ctx context.Context) {
+// be sent, tell people about silence. now is the boot clock when the look at all hosts began.
+func (l *link) tick(ctx context.Context, now int64) {
 	l.flush()
-	now := l.c.base.Boot()
-	if l.presence.overdue(now) {
+	overdue, news, reachable := l.presence.look(now)
+	if overdue {
 		l.receipts.wantLease()
 		l.receipt()
 	}
-	l.tellPresence()
-	if _, _, ok := l.presence.reachable(now); ok {
+	if news {
+		l.tellPresence()
+	}
+	if reachable {
 		if l.c.cfg.Grants.Untold(l.host) { // one that returned on its old connection tells by itself only what changes
 			l.wantFull()
 			l.receipt()

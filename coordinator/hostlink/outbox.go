@@ -224,8 +224,8 @@ func (b *outbox) takeFreed() []protocol.Position {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var all []protocol.Position
-	for _, name := range down {
-		if s := b.stream(name); s.freed.N > 0 {
+	for i := range b.streams {
+		if s := &b.streams[i]; s.freed.N > 0 {
 			all, s.freed = append(all, s.freed), protocol.Position{}
 		}
 	}

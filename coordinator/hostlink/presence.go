@@ -83,12 +83,11 @@ func (p *presence) happened(e vigil.Event, bootMS int64) {
 func (p *presence) news(bootMS int64) (_ vigil.State, why string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.vigil = vigil.Decide(p.vigil, vigil.Event{Kind: vigil.Tick}, bootMS)
-	again := p.vigil.State == vigil.Online && p.proven && p.heard.Inc != p.toldInc
+	moved, again := p.changed(bootMS)
 	switch {
-	case p.vigil.State == vigil.Unknown, p.vigil.State == p.told && !again:
+	case !moved && !again:
 		return "", "", false
-	case p.vigil.State == p.told:
+	case !moved:
 		why = "its agent was started again"
 	default:
 		why = p.vigil.Reason(bootMS)
@@ -97,6 +96,26 @@ func (p *presence) news(bootMS int64) (_ vigil.State, why string, ok bool) {
 		p.toldInc = p.heard.Inc
 	}
 	return p.told, why, true
+}
+
+// changed reports whether people are to be told that the host is in another state, and that
+// its agent was started again. It is called with mu held.
+func (p *presence) changed(bootMS int64) (moved, again bool) {
+	p.vigil = vigil.Decide(p.vigil, vigil.Event{Kind: vigil.Tick}, bootMS)
+	if p.vigil.State == vigil.Unknown {
+		return false, false
+	}
+	return p.vigil.State != p.told, p.vigil.State == vigil.Online && p.proven && p.heard.Inc != p.toldInc
+}
+
+// look is all that a look each second asks: whether a lease is overdue, whether there may be
+// news, and whether the host is reachable. Of nearly all hosts it is the third alone.
+func (p *presence) look(bootMS int64) (overdue, news, reachable bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	moved, again := p.changed(bootMS)
+	_, _, reachable = p.within(bootMS)
+	return p.overdue(bootMS), moved || again, reachable
 }
 
 // here reports whether the host was heard just now, and its connection is not lost.
@@ -110,14 +129,18 @@ func (p *presence) here(bootMS int64) bool {
 func (p *presence) reachable(bootMS int64) (heard protocol.Seq, age time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.within(bootMS)
+}
+
+// within is reachable, called with mu held.
+func (p *presence) within(bootMS int64) (heard protocol.Seq, age time.Duration, ok bool) {
 	age = time.Duration(bootMS-p.heardAt) * time.Millisecond
 	return p.heard, age, p.proven && !p.left && !p.broken && age < heardFresh
 }
 
 // overdue reports, once in a while, that a lease of a host that is there should have come.
+// It is called with mu held.
 func (p *presence) overdue(bootMS int64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	due := time.Duration(bootMS-max(p.heardAt, p.askedAt))*time.Millisecond > heardDue/4 && time.Duration(bootMS-p.heardAt)*time.Millisecond > heardDue
 	if due = due && p.proven && !p.left && !p.broken; due {
 		p.askedAt = bootMS

@@ -45,14 +45,14 @@ func withHolder(all []protocol.HostID, host protocol.HostID) []protocol.HostID {
 
 // aged are the hosts that have an old copy of a workload which is made of backups, by what
 // hosts have told. Such a copy would start with old data.
-func aged(w *workload, hosts []core.Host) (all []string) {
+func aged(w *workload, hosts []*site) (all []string) {
 	if w.Data != unique.DataBackup {
 		return nil
 	}
 	for _, h := range hosts {
-		may := h.ID == w.DataHost || h.ID == w.Host && w.Phase != unique.Free
-		if !may && slices.ContainsFunc(h.Inventory.Containers, func(c protocol.Container) bool { return c.CTID == w.CTID }) {
-			all = append(all, string(h.ID))
+		may := h.id == w.DataHost || h.id == w.Host && w.Phase != unique.Free
+		if !may && slices.ContainsFunc(h.containers, func(c resident) bool { return c.id == w.CTID }) {
+			all = append(all, string(h.id))
 		}
 	}
 	return all

@@ -8,7 +8,6 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/unique"
 )
 
@@ -18,16 +17,17 @@ type order struct{ *Room }
 
 // up tells of the name of each workload whether that runs, by what its host has told since
 // it holds it. Of several with one name all must.
-func (r order) up(hosts []core.Host) map[string]bool {
+func (r order) up(hosts []*site) map[string]bool {
 	all := make(map[string]bool, len(r.all))
 	for _, w := range r.all {
 		all[string(w.Name)] = true
 	}
 	told := make(map[protocol.CTID]bool)
 	for _, h := range hosts {
-		for _, c := range h.Inventory.Containers {
-			if w := r.all[c.CTID]; w != nil && w.Host == h.ID && runsWell(c) && r.toldSince(h, sinceMS(w)) {
-				told[c.CTID] = true
+		for i := range h.containers {
+			c := &h.containers[i]
+			if w := r.all[c.id]; w != nil && w.Host == h.id && c.well && r.toldSince(h.id, h.atMS, sinceMS(w)) {
+				told[c.id] = true
 			}
 		}
 	}
@@ -39,17 +39,12 @@ func (r order) up(hosts []core.Host) map[string]bool {
 	return all
 }
 
-// runsWell reports whether a container runs and does not fail its check, if it has one.
-func runsWell(c protocol.Container) bool {
-	return c.State == running && c.Health != contract.Unhealthy
-}
-
-// toldSince reports whether what is known of the containers of a host is from after a time,
-// in Unix milliseconds.
-func (r order) toldSince(h core.Host, sinceMS int64) bool {
-	heardMS := r.host(h.ID).heardMS
+// toldSince reports whether what a host told of its containers at atMS is from after sinceMS, or
+// still true then, in Unix milliseconds.
+func (r order) toldSince(host protocol.HostID, atMS, sinceMS int64) bool {
+	heardMS := r.host(host).heardMS
 	wallMS := r.base.NowMS() - (r.base.Boot() - heardMS)
-	return h.Inventory.AtMS > sinceMS || heardMS > 0 && wallMS > sinceMS+current.Milliseconds()
+	return atMS > sinceMS || heardMS > 0 && wallMS > sinceMS+current.Milliseconds()
 }
 
 // mayFollow refuses that a workload starts after others if there is none of such a name, or

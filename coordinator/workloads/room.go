@@ -48,6 +48,7 @@ type Room struct {
 	started  int64                     // boot clock, ms
 	deciding sync.Mutex                // one decision after the other
 	stored   map[protocol.HostID]shown // what hosts have shown; of who decides
+	sites    core.Roster[*site]
 
 	mu    sync.Mutex
 	all   map[protocol.CTID]*workload
@@ -107,10 +108,11 @@ type holder struct {
 
 // New returns a room without workloads. Load follows.
 func New(base *core.Base, cfg Config) *Room {
-	return &Room{base: base, cfg: cfg, started: base.Boot(), changed: true, all: make(map[protocol.CTID]*workload), held: make(heldBy), hosts: make(map[protocol.HostID]*holder), open: make(map[protocol.CTID]*workload), news: newNews()}
+	return &Room{base: base, cfg: cfg, sites: core.Roster[*site]{Of: siteOf}, started: base.Boot(), changed: true, all: make(map[protocol.CTID]*workload), held: make(heldBy), hosts: make(map[protocol.HostID]*holder), open: make(map[protocol.CTID]*workload), news: newNews()}
 }
 
-// Load reads what is stored. It is called once, before anything is granted.
+// Load reads what is stored. It is called once, before anything is granted. The store of the
+// room's base is one of [core.Watch] that tells Stored.
 func (r *Room) Load(tx core.Tx) error {
 	all, err := tx.Workloads.List()
 	for _, w := range all {
@@ -127,12 +129,18 @@ func (r *Room) Load(tx core.Tx) error {
 	if err := r.loadShown(tx); err != nil {
 		return err
 	}
-	return core.EachHost(tx, func(h core.Host) error {
+	take := func(h core.Host) error {
 		if h.Availability.State != core.Open {
 			index{r}.avail(h.ID, h.Availability)
 		}
 		index{r}.tells(h.ID, h.Inventory.Containers)
 		return nil
+	}
+	if len(r.all) == 0 { // nothing is placed now
+		return core.EachHost(tx, take)
+	}
+	return r.sites.Load(func(keep func(core.Host) error) error {
+		return core.EachHost(tx, func(h core.Host) error { return errors.Join(take(h), keep(h)) })
 	})
 }
 
@@ -142,7 +150,7 @@ func (r *Room) Greeted(host protocol.HostID, h *protocol.Hello) {
 	defer r.mu.Unlock()
 	x := r.host(host)
 	x.features = h.Features
-	x.returned(r.base.Boot())
+	placer{r}.returned(host, r.base.Boot())
 	x.Fence, x.Pausable = unique.SelfFence(h.SelfFence), slices.Contains(h.Features, protocol.FeaturePausable)
 	if x.Fence == unique.FenceGuard && slices.Contains(h.Features, protocol.FeatureReboots) {
 		x.Fence = unique.FenceReboot
@@ -167,7 +175,7 @@ func (r *Room) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.S
 	h := r.host(host)
 	now := r.base.Boot()
 	if h.heardMS > 0 && now-h.heardMS >= r.cfg.Timing.TTL.Milliseconds() {
-		h.returned(now)
+		placer{r}.returned(host, now)
 	}
 	h.heardMS, h.there, r.oursMS = now, true, 0
 	if lease.Took.Inc == seq.Inc && lease.Ring > h.Ring {

@@ -25,7 +25,7 @@ import (
 type stage struct {
 	*testing.T
 	*Room
-	store *storetest.Mem
+	store core.Store
 	now   int64 // boot clock, ms
 	seq   uint64
 	fails bool // no change is stored
@@ -66,13 +66,14 @@ var ctid = protocol.CTID{0, 0, 0, 0, 0, 0, 0x70, 0, 0x80, 1}
 
 func newStage(t *testing.T) *stage {
 	s := &stage{T: t, now: 1_000_000, away: make(map[protocol.HostID]bool), off: make(map[protocol.HostID]bool), closed: make(map[protocol.HostID]bool), copies: unique.StopStale}
-	s.store = storetest.NewMem(storetest.Faults{Refuse: func() error {
+	s.store = core.Watch(storetest.NewMem(storetest.Faults{Refuse: func() error {
 		if s.fails {
 			return errors.New("the disk is full")
 		}
 		return nil
-	}})
+	}}), func(n uint64, h core.Host, sure bool) { Stored(s.Room, n, h, sure) })
 	s.begin(1)
+	t.Cleanup(s.agrees)
 	for _, h := range []protocol.HostID{"a", "b", "c"} {
 		if err := s.store.Update(t.Context(), func(tx core.Tx) error {
 			return tx.Hosts.Put(core.Host{ID: h, State: core.HostApproved, Key: protocol.KeyID{h[0]}})

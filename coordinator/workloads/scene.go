@@ -12,7 +12,6 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/unique"
 )
@@ -94,18 +93,15 @@ func (s *scene) taken(name protocol.ContainerName, id protocol.CTID) (hosts []st
 // scene reads hosts and workloads. It does not change them. Hosts that show less than the
 // self-fence least take nothing.
 func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*scene, error) {
-	hosts, err := core.Read(ctx, r.base, func(tx core.Tx) (all []core.Host, err error) {
-		return all, core.EachHost(tx, func(h core.Host) error {
-			all = append(all, h)
-			return nil
-		})
-	})
+	hosts, err := r.sites.All(ctx, r.base)
 	if err != nil {
 		return nil, err
 	}
 	fenced := make(map[protocol.HostID]string)
 	for _, h := range hosts {
-		fenced[h.ID] = r.cfg.Fencing.Closed(h.ID)
+		if why := r.cfg.Fencing.Closed(h.id); why != "" {
+			fenced[h.id] = why
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,19 +109,25 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 	names := namesOf(r.all)
 	taken, broken, stopped := make(map[protocol.HostID]placement.Size), make(map[protocol.CTID]string), make(map[protocol.CTID]bool)
 	for _, h := range hosts {
-		for _, c := range h.Inventory.Containers {
-			if names[c.Name] != nil || c.Name == string(q.name) {
-				s.called[c.Name] = append(s.called[c.Name], holding{c.CTID, h.ID})
+		for i := range h.containers {
+			c := &h.containers[i]
+			if names[c.name] != nil || c.name == string(q.name) {
+				s.called[c.name] = append(s.called[c.name], holding{c.id, h.id})
 			}
-			if w := r.all[c.CTID]; w != nil && w.Host == h.ID && c.Intended == contract.Stopped {
-				stopped[c.CTID] = true
+			w := r.all[c.id]
+			if w == nil || w.Host != h.id {
+				continue
 			}
-			if w := r.all[c.CTID]; w != nil && w.Host == h.ID && w.ChangedMS <= h.Inventory.AtMS && r.cfg.Placing.fails(&c) {
-				broken[c.CTID] = cmp.Or(c.Broken, fmt.Sprintf("the last %d starts have failed", c.Failures))
+			if c.stopped {
+				stopped[c.id] = true
+			}
+			if w.ChangedMS <= h.atMS && r.cfg.Placing.fails(c.broken, c.failures) {
+				broken[c.id] = cmp.Or(c.broken, fmt.Sprintf("the last %d starts have failed", c.failures))
 			}
 		}
 	}
 	now := r.base.NowMS()
+	s.movable, s.hosts = make([]placement.Workload, 0, len(r.all)), make([]placement.Host, 0, len(hosts)+len(q.Add))
 	for _, id := range slices.SortedFunc(maps.Keys(r.all), byID) {
 		w := r.all[id]
 		p := r.cfg.Placing.wanted(w, names, now)
@@ -156,10 +158,10 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 		s.movable = append(s.movable, p)
 	}
 	for _, h := range hosts {
-		if slices.Contains(q.Lose, h.ID) {
+		if slices.Contains(q.Lose, h.id) {
 			continue
 		}
-		s.hosts = append(s.hosts, r.cfg.Placing.candidate(h, r.hosts[h.ID], placer{r}.absent(h.ID), taken[h.ID], fenced[h.ID], least))
+		s.hosts = append(s.hosts, r.cfg.Placing.candidate(h, r.hosts[h.id], placer{r}.absent(h.id), taken[h.id], fenced[h.id], least))
 	}
 	s.hosts = append(s.hosts, q.Add...)
 	return s, nil
@@ -315,14 +317,21 @@ func (r placer) absent(host protocol.HostID) string {
 const askAfter = 10 * time.Second
 
 // returned notes that a host is back. The caller holds the lock.
-func (h *holder) returned(nowMS int64) { h.told, h.askMS = false, nowMS+askAfter.Milliseconds() }
+func (r placer) returned(host protocol.HostID, nowMS int64) {
+	h := r.host(host)
+	h.told, h.askMS = false, nowMS+askAfter.Milliseconds()
+	r.news.back[host] = true
+}
 
 // Untold reports, once in a while, that a host which is back has not told what it has since.
 func (r *Room) Untold(host protocol.HostID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h, now := r.hosts[host], r.base.Boot()
-	if h == nil || h.told || h.askMS == 0 || now < h.askMS {
+	if !r.news.back[host] { // as nearly always, for each host and each second
+		return false
+	}
+	h, now := r.host(host), r.base.Boot()
+	if now < h.askMS {
 		return false
 	}
 	h.askMS = now + askAfter.Milliseconds()
@@ -332,27 +341,26 @@ func (r *Room) Untold(host protocol.HostID) bool {
 // candidate is a host as placement sees it, with what the workloads on it take. absent
 // says why it can be given nothing now, and fenced
 // why the room that fences keeps it closed.
-func (rules Placing) candidate(h core.Host, known *holder, absent string, taken placement.Size, fenced string, least unique.SelfFence) placement.Host {
-	p := placement.Host{Name: string(h.ID), Labels: labelsOf(h)}
+func (rules Placing) candidate(h *site, known *holder, absent string, taken placement.Size, fenced string, least unique.SelfFence) placement.Host {
+	p := placement.Host{Name: string(h.id), Labels: h.labels}
 	part := int64(100 - rules.Reserve)
-	info := h.Inventory.Host
 	p.Has = placement.Size{
-		CPU: int64(info.CPUs) * 1000 * part / 100,
+		CPU: h.has.CPU * part / 100,
 		// A host that is full has what its workloads take: none of them gives way for that.
-		Memory: max(taken.Memory, min(info.MemoryBytes/100*part, info.MemoryFree/100*part+taken.Memory)),
-		Disk:   max(taken.Disk, min(info.DiskBytes/100*part, info.DiskFree/100*part+taken.Disk)),
+		Memory: max(taken.Memory, min(h.has.Memory/100*part, h.free.Memory/100*part+taken.Memory)),
+		Disk:   max(taken.Disk, min(h.has.Disk/100*part, h.free.Disk/100*part+taken.Disk)),
 	}
 	switch {
-	case h.State != core.HostApproved:
-		p.Closed = "it is " + string(h.State)
-	case h.Quarantined != "":
+	case h.state != core.HostApproved:
+		p.Closed = "it is " + string(h.state)
+	case h.quarantined:
 		p.Closed = "it is quarantined"
 	case fenced != "":
 		p.Closed = fenced
-	case h.Availability.State == core.Draining:
+	case h.availability == core.Draining:
 		p.Closed, p.Empties = "it is drained", true
-	case h.Availability.State != core.Open:
-		p.Closed = "it is " + map[core.AvailabilityState]string{core.Cordoned: "cordoned", core.Maintenance: "in maintenance"}[h.Availability.State]
+	case h.availability != core.Open:
+		p.Closed = "it is " + map[core.AvailabilityState]string{core.Cordoned: "cordoned", core.Maintenance: "in maintenance"}[h.availability]
 	case absent != "":
 		p.Closed = absent
 	case !known.Fence.AtLeast(least):

@@ -30,12 +30,13 @@ type news struct {
 	// closed are the hosts that are not open for workloads, and ailing those that tell of
 	// containers that fail.
 	closed, ailing map[protocol.HostID]bool
+	back           map[protocol.HostID]bool // hosts that are back, and have not told what they have since
 }
 
 func newNews() news {
 	return news{
 		shown: true, all: true, astray: make(map[protocol.HostID][]protocol.CTID), told: make(map[protocol.HostID]bool),
-		closed: make(map[protocol.HostID]bool), ailing: make(map[protocol.HostID]bool),
+		closed: make(map[protocol.HostID]bool), ailing: make(map[protocol.HostID]bool), back: make(map[protocol.HostID]bool),
 	}
 }
 
@@ -78,7 +79,7 @@ func (r index) tells(host protocol.HostID, all []protocol.Container) {
 	h := r.host(host)
 	h.runs, h.ailing = runsOf(all), nil
 	for _, c := range all {
-		if !c.CTID.IsZero() && r.cfg.Placing.fails(&c) {
+		if !c.CTID.IsZero() && r.cfg.Placing.fails(c.Broken, c.Failures) {
 			h.ailing = append(h.ailing, c.CTID)
 		}
 	}
@@ -98,9 +99,10 @@ func setIf(set map[protocol.HostID]bool, host protocol.HostID, in bool) {
 	}
 }
 
-// fails reports whether a container has failed so often that it is to leave its host.
-func (rules Placing) fails(c *protocol.Container) bool {
-	return c.Broken != "" || c.Failures >= rules.Starts
+// fails reports whether a container has failed so often that it is to leave its host: it is
+// broken, which says why, or so many starts in a row have failed.
+func (rules Placing) fails(broken string, starts int) bool {
+	return broken != "" || starts >= rules.Starts
 }
 
 // unsettled are the workloads that may be otherwise than before.

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/hostler-io/hostler/protocol/ident"
@@ -21,6 +22,9 @@ const (
 	prefixSig  = `","sig":"`
 	prefixBody = `","body":`
 	suffix     = `}`
+
+	// overhead is all of an envelope but its signature, BODY, and what follows the LF.
+	overhead = len(prefixKey) + 40 + len(prefixSig) + len(prefixBody) + len(suffix) + 1
 )
 
 // MaxSignature is the longest signature, in characters of base64. An EdDSA
@@ -50,6 +54,7 @@ func CheckBody(b []byte) error {
 // were signed are the bytes that are sent. An attachment follows after one LF; nil
 // means none.
 func Append(dst []byte, p Parts) []byte {
+	dst = slices.Grow(dst, overhead+base64.StdEncoding.EncodedLen(len(p.Sig))+len(p.Body)+len(p.Attachment))
 	dst = append(dst, prefixKey...)
 	dst = append(dst, strings.ToUpper(hex.EncodeToString(p.Key[:]))...)
 	dst = append(dst, prefixSig...)

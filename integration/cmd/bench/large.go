@@ -35,12 +35,13 @@ func (b large) measure(ctx context.Context) error {
 }
 
 // leases measures what of one processor a coordinator takes while each of its hosts holds
-// unique work and sends leases, a third of what a grant is good for apart, and nothing else.
+// unique work and sends leases, a third of what a grant is good for apart, and nothing else:
+// each has told what it has before, or the coordinator would ask for that every 10 s.
 func (b large) leases(ctx context.Context) error {
 	holds := func(f *fleet) { f.unique = true }
 	return thousand(b).ofMany(ctx, largeHosts, holds, func(f *fleet, s *swarmProcess) error {
 		fmt.Fprintln(b.talk, "measuring lease_cost_pct")
-		for _, line := range []string{"work", "rest " + leaseEvery.String()} {
+		for _, line := range []string{"work", "beat 1", "rest " + leaseEvery.String()} {
 			if _, err := s.say(line); err != nil {
 				return err
 			}
