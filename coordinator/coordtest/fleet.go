@@ -18,6 +18,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
+	"github.com/hostler-io/hostler/coordinator/workloads"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/san"
 )
@@ -237,10 +238,14 @@ func (f *Fleet) AddHost(id protocol.HostID) *Host {
 func (f *Fleet) Put(h core.Host) {
 	f.t.Helper()
 	f.mu.Lock()
-	store := f.store
+	store, c := f.store, f.running
 	f.mu.Unlock()
 	if err := store.Update(f.t.Context(), func(tx core.Tx) error { return tx.Hosts.Put(h) }); err != nil {
 		f.t.Fatal(err)
+	}
+	if c != nil { // which has not put it, and is to read it
+		workloads.Stored(c.Workloads(), 0, h, false)
+		c.Alerts().Stored(0, h, false)
 	}
 	if err := f.Trust.AddHost(h.ID, h.PublicKey); err != nil {
 		f.t.Fatal(err)
