@@ -230,7 +230,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Keys: cfg.Trust, Broker: cfg.Broker, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
 	}
 	c.base.Store = core.Watch(cfg.Store, func(n uint64, h core.Host, sure bool) {
-		workloads.Stored(c.workloads, n, h, sure)
+		c.workloads.Stored(n, h, sure)
 		c.alerts.Stored(n, h, sure)
 	})
 	c.access = access.New(c.base, cfg.Authority, cfg.Viewers)

@@ -18,7 +18,6 @@ import (
 	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
-	"github.com/hostler-io/hostler/coordinator/workloads"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/san"
 )
@@ -244,7 +243,7 @@ func (f *Fleet) Put(h core.Host) {
 		f.t.Fatal(err)
 	}
 	if c != nil { // which has not put it, and is to read it
-		workloads.Stored(c.Workloads(), 0, h, false)
+		c.Workloads().Stored(0, h, false)
 		c.Alerts().Stored(0, h, false)
 	}
 	if err := f.Trust.AddHost(h.ID, h.PublicKey); err != nil {

@@ -13,7 +13,7 @@ const restoredEvent = "workload.restored"
 
 // tellRestore writes an event that names the backup from which a host made a workload, if
 // the coordinator has just learnt it.
-func (r *Room) tellRestore(tx core.Tx, before string, w *core.Workload) error {
+func tellRestore(r *Room, tx core.Tx, before string, w *core.Workload) error {
 	if w.Restored == before || w.Restored == "" {
 		return nil
 	}

@@ -448,7 +448,7 @@ func (r *Room) store(ctx context.Context, w *workload, verb string, change func(
 		}
 		before := s
 		stamped(&s)
-		if err := errors.Join(tx.Workloads.Put(s), r.tellMove(tx, before.Moved, &s), r.tellRestore(tx, before.Restored, &s)); err != nil || verb == "" {
+		if err := errors.Join(tx.Workloads.Put(s), r.tellMove(tx, before.Moved, &s), tellRestore(r, tx, before.Restored, &s)); err != nil || verb == "" {
 			return err
 		}
 		detail := map[string]any{"name": string(w.Name), "host": string(s.Host), "epoch": s.Epoch.String(), "why": s.Why}

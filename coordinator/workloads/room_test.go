@@ -71,7 +71,7 @@ func newStage(t *testing.T) *stage {
 			return errors.New("the disk is full")
 		}
 		return nil
-	}}), func(n uint64, h core.Host, sure bool) { Stored(s.Room, n, h, sure) })
+	}}), func(n uint64, h core.Host, sure bool) { s.Stored(n, h, sure) })
 	s.begin(1)
 	t.Cleanup(s.agrees)
 	for _, h := range []protocol.HostID{"a", "b", "c"} {

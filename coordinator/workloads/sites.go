@@ -48,5 +48,5 @@ func siteOf(h core.Host) *site {
 	return s
 }
 
-// Stored has a room take a host that [core.Watch] tells of.
-func Stored(r *Room, n uint64, h core.Host, sure bool) { r.sites.Put(n, h, sure) }
+// Stored takes a host that [core.Watch] tells of.
+func (r *Room) Stored(n uint64, h core.Host, sure bool) { r.sites.Put(n, h, sure) }
