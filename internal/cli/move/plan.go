@@ -110,8 +110,8 @@ func (p *picture) history(h *api.Host) bool {
 }
 
 // carries reports whether the first host is asked for its snapshots. It looks for itself which
-// there are.
-func (p *picture) carries() bool { return !p.dropSnapshots && p.history(&p.from) }
+// there are. Without any, it is not asked: a coordinator of an older version refuses the question.
+func (p *picture) carries() bool { return len(p.wanted()) > 0 && p.history(&p.from) }
 
 // stuck tells why snapshots cannot go along.
 func (p *picture) stuck() (why []string) {

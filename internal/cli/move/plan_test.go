@@ -76,6 +76,24 @@ func TestLeft(t *testing.T) {
 	}
 }
 
+// TestCarries: the first host is asked for snapshots where there are any: a coordinator of
+// another version may refuse the question.
+func TestCarries(t *testing.T) {
+	for name, c := range map[string]struct {
+		p    *picture
+		want bool
+	}{
+		"none":        {still(), false},
+		"some":        {still(shots), true},
+		"left behind": {still(shots, drop), false},
+		"unable":      {still(shots, func(p *picture) { p.from.Features = nil }), false},
+	} {
+		if got := c.p.carries(); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
 // TestRefused: what would keep the container from running on the other host, or would run
 // it twice, is told before it is stopped.
 func TestRefused(t *testing.T) {
