@@ -10,6 +10,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/data"
 	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/protocol/setting"
@@ -131,8 +132,15 @@ func TestLeaving(t *testing.T) {
 		}
 		ask(snapshotOf(1, "before", false), "")
 		ask(to(protocol.KindStop, "edge-02"), "")
-		// What is on its way stays as it is: a snapshot that is made now would be lost.
-		for _, s := range []protocol.Spec{snapshotOf(1, "late", false), rollbackOf(1, "before", false), {Kind: protocol.KindSnapshotRemove, Target: ctid(1), Args: &protocol.SnapshotRemoveArgs{SnapshotName: data.SnapshotName{Snapshot: "before"}}}} {
+		// What is on its way stays as it is: what is changed now would be lost.
+		for _, s := range []protocol.Spec{
+			snapshotOf(1, "late", false), rollbackOf(1, "before", false),
+			{Kind: protocol.KindSnapshotRemove, Target: ctid(1), Args: &protocol.SnapshotRemoveArgs{SnapshotName: data.SnapshotName{Snapshot: "before"}}},
+			{Kind: protocol.KindSet, Target: ctid(1), Args: &protocol.SetArgs{Change: contract.Change{Offline: "stop-after=2h"}}},
+			{Kind: protocol.KindConfig, Target: ctid(1), Args: &protocol.ConfigArgs{Set: []string{"label.tier=back"}}},
+			{Kind: protocol.KindRename, Target: ctid(1), Args: &protocol.RenameArgs{NewName: "late"}},
+			{Kind: protocol.KindContainerUpgrade, Target: ctid(1), Args: &protocol.ContainerUpgradeArgs{Upgrade: setting.Upgrade{Image: "busybox"}}},
+		} {
 			ask(s, "is being moved to edge-02")
 		}
 		ask(on(protocol.KindStart, 1), "") // a person ends the move

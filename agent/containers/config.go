@@ -32,12 +32,6 @@ func (h settings) Admit(s *protocol.Spec) error {
 	return limitable(h.Containers, changes.Limits)
 }
 
-// Prepare implements [actions.Handler]: what is in force is remembered at the end.
-func (h settings) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	_, end := h.record(s)
-	return queue.Change{}, end
-}
-
 func changesOf(s *protocol.Spec) (setting.Changes, error) {
 	return setting.Parse(protocol.ArgsOf[protocol.ConfigArgs](s).Set)
 }

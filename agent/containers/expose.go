@@ -192,7 +192,7 @@ func (c ports) supported() error {
 
 // Prepare implements [actions.Handler].
 func (h expose) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	rec, end := h.record(s)
+	rec, end := unmoved(h.Containers, s)
 	if end != nil {
 		return queue.Change{}, end
 	}
@@ -271,7 +271,7 @@ func (h unexpose) Admit(s *protocol.Spec) error {
 
 // Prepare implements [actions.Handler].
 func (h unexpose) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	rec, end := h.record(s)
+	rec, end := unmoved(h.Containers, s)
 	if end != nil {
 		return queue.Change{}, end
 	}

@@ -42,12 +42,6 @@ func limitable(c *Containers, set limit.Limits) error {
 	return nil
 }
 
-// Prepare implements [actions.Handler]: what is in force is remembered at the end.
-func (h limits) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	_, end := h.record(s)
-	return queue.Change{}, end
-}
-
 // limit limits a container that runs, and remembers the limits for when it is started.
 func (o *operation) limit(ctx context.Context) (queue.Change, error) {
 	args := protocol.ArgsOf[protocol.LimitArgs](o.spec)

@@ -31,14 +31,13 @@ func (n needs) Admit(s *protocol.Spec) error {
 	return fmt.Errorf("%w: %s", actions.CodeUnsupported, cannot(m.rec.Runtime, n.ability))
 }
 
-// Prepare implements [actions.Handler]: it changes nothing of what is remembered. While a
-// container is moved, its files and its snapshots stay as they are on their way.
+// Prepare implements [actions.Handler]: it changes nothing of what is remembered.
 func (n needs) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	rec, end := n.record(s)
-	if m := rec.Settings.Moving; m != nil && end == nil && n.ability != "promote" {
-		end = &queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("container %s is being moved to %s; go on with that (hostler ct move), or end it: hostler ct start", rec.Name, m.To)}
+	if n.ability == "promote" { // it changes nothing at all
+		_, end := n.record(s)
+		return queue.Change{}, end
 	}
-	return queue.Change{}, end
+	return later(n.Containers)(s)
 }
 
 // cannot says that a runtime lacks an ability.

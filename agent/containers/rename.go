@@ -12,7 +12,7 @@ import (
 // toRename refuses a name that another container has. A container that has the name
 // already was renamed by an attempt that was interrupted after that.
 func (c *Containers) toRename(s *protocol.Spec) (queue.Change, *queue.Step) {
-	rec, end := c.record(s)
+	rec, end := unmoved(c, s)
 	if end == nil && rec.Name != s.Renames() && c.used(s.Renames()) {
 		end = &queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("a container %q exists on this host; choose another name, or remove it first", s.Renames())}
 	}

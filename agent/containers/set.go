@@ -43,7 +43,7 @@ func counted(by *Coordinator, offline string) error {
 
 // Prepare implements [actions.Handler]: it changes the record of the container.
 func (h set) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	rec, end := h.record(s)
+	rec, end := unmoved(h.Containers, s)
 	if end != nil {
 		return queue.Change{}, end
 	}

@@ -39,7 +39,10 @@ type upgrade struct{ needs }
 
 // Prepare implements [actions.Handler]: who asks for another image of a broken container
 // wants it to be started with that.
-func (h upgrade) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) { return h.toReset(s) }
+func (h upgrade) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
+	rec, end := unmoved(h.Containers, s)
+	return forgive(h.Containers, keep(rec), end)
+}
 
 // Begin implements [actions.Handler].
 func (h upgrade) Begin(j *actions.Job) {

@@ -37,11 +37,11 @@ func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
 		protocol.KindRestart:  verb{Containers: c, prepare: c.toRun, do: (*operation).restart, forgets: true},
 		protocol.KindFreeze:   needs{verb{Containers: c, do: (*operation).freeze}, "freeze"},
 		protocol.KindUnfreeze: needs{verb{Containers: c, do: (*operation).unfreeze}, "freeze"},
-		protocol.KindLimit:    limits{verb{Containers: c, do: (*operation).limit}},
+		protocol.KindLimit:    limits{verb{Containers: c, prepare: later(c), do: (*operation).limit}},
 		protocol.KindSet:      set{verb{Containers: c, do: (*operation).nothing}},
 		protocol.KindExpose:   expose{ports{c}},
 		protocol.KindUnexpose: unexpose{verb{Containers: c, do: ports{c}.unexpose}},
-		protocol.KindConfig:   settings{verb{Containers: c, do: (*operation).set}},
+		protocol.KindConfig:   settings{verb{Containers: c, prepare: later(c), do: (*operation).set}},
 		protocol.KindReset:    verb{Containers: c, prepare: c.toReset, do: (*operation).reset, forgets: true},
 	}
 	all[protocol.KindNetworkCreate], all[protocol.KindNetworkRemove] = networkCreate{networks{c}}, networkRemove{networks{c}}
@@ -78,6 +78,24 @@ func (c *Containers) record(s *protocol.Spec) (queue.Container, *queue.Step) {
 		return queue.Container{}, &queue.Step{Event: protocol.EventTargetGone}
 	}
 	return m.rec, nil
+}
+
+// unmoved is record for an action that changes the container, its files or its snapshots: while
+// the container is moved they stay as they are on their way, or the change would be lost.
+func unmoved(c *Containers, s *protocol.Spec) (queue.Container, *queue.Step) {
+	rec, end := c.record(s)
+	if m := rec.Settings.Moving; m != nil && end == nil {
+		end = &queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("container %s is being moved to %s; go on with that (hostler ct move), or end it: hostler ct start", rec.Name, m.To)}
+	}
+	return rec, end
+}
+
+// later prepares an action of which what is in force then is remembered at the end.
+func later(c *Containers) func(*protocol.Spec) (queue.Change, *queue.Step) {
+	return func(s *protocol.Spec) (queue.Change, *queue.Step) {
+		_, end := unmoved(c, s)
+		return queue.Change{}, end
+	}
 }
 
 // toRun prepares an action whose user wants the container to be running from now on.
@@ -126,6 +144,20 @@ func forgive(c *Containers, change queue.Change, end *queue.Step) (queue.Change,
 	change.Alerts = mended(rec, c.cfg.Loop.WallMS())
 	rec.Broken, rec.Failures = "", 0
 	return change, nil
+}
+
+// toReset lets a broken container be started again.
+func (c *Containers) toReset(s *protocol.Spec) (queue.Change, *queue.Step) {
+	rec, end := c.record(s)
+	return forgive(c, keep(rec), end)
+}
+
+// reset starts a container that was broken, if it is to run.
+func (o *operation) reset(ctx context.Context) (queue.Change, error) {
+	if o.rec.Intended != queue.Running {
+		return queue.Change{}, nil
+	}
+	return queue.Change{}, o.start(ctx)
 }
 
 // operation is what a worker does to one container.
