@@ -294,18 +294,23 @@ func (r *Runtime) erase(ctx context.Context, id string) error {
 	}
 }
 
+// ours returns a container that Hostler has made or adopted; another one is
+// container.ErrUnsupported.
+func (r *Runtime) ours(ctx context.Context, name string) (details, error) {
+	d, err := r.inspect(ctx, name)
+	if err == nil && d.ctid() == "" {
+		err = fmt.Errorf("%w: %s was not made by Hostler", container.ErrUnsupported, name)
+	}
+	return d, err
+}
+
 // stopped returns a container of ours, which must not run.
 func (r *Runtime) stopped(ctx context.Context, name string) (details, error) {
-	d, err := r.inspect(ctx, name)
-	switch {
-	case err != nil:
-		return d, err
-	case d.ctid() == "":
-		return d, fmt.Errorf("%w: %s was not made by Hostler", container.ErrUnsupported, name)
-	case d.info().State != container.StateStopped:
-		return d, fmt.Errorf("%w: it is %s", container.ErrBusy, d.info().State)
+	d, err := r.ours(ctx, name)
+	if err == nil && d.info().State != container.StateStopped {
+		err = fmt.Errorf("%w: it is %s", container.ErrBusy, d.info().State)
 	}
-	return d, nil
+	return d, err
 }
 
 // Rename implements container.Renamer.

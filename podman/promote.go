@@ -59,12 +59,9 @@ func (i Images) named(ctx context.Context, reference string) (d imageDetails, er
 func (i promoting) Promote(ctx context.Context, name string, p container.Promotion) error {
 	r := i.r
 	return r.change(ctx, "promote", name, createTime, func(ctx context.Context) error {
-		d, err := r.inspect(ctx, name)
-		switch {
-		case err != nil:
+		d, err := r.ours(ctx, name)
+		if err != nil {
 			return err
-		case d.ctid() == "":
-			return fmt.Errorf("%w: %s was not made by Hostler", container.ErrUnsupported, name)
 		}
 		switch there, err := r.Images().named(ctx, p.Reference); {
 		case err == nil && p.Key != "" && there.Labels[labelKey] == p.Key:

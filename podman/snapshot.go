@@ -71,12 +71,9 @@ func (s *storage) mounted() (bool, error) {
 func (s shooting) onSnapshots(ctx context.Context, op, name string, stands bool, do func(context.Context, snapshot.Dir) error) error {
 	r := s.r
 	return r.change(ctx, op, name, snapshotTime, func(ctx context.Context) error {
-		d, err := r.inspect(ctx, name)
-		switch {
-		case err != nil:
+		d, err := r.ours(ctx, name)
+		if err != nil {
 			return err
-		case d.ctid() == "":
-			return fmt.Errorf("%w: %s was not made by Hostler", container.ErrUnsupported, name)
 		}
 		dir, err := d.GraphDriver.snapshots()
 		if err != nil {
@@ -122,12 +119,9 @@ func (s shooting) KeepsHistory() bool {
 func (s shooting) WithSnapshot(ctx context.Context, name, snap string, do func(root string) error) error {
 	r := s.r
 	return r.do(ctx, "snapshots", name, snapshotTime, func(ctx context.Context) error {
-		d, err := r.inspect(ctx, name)
-		switch {
-		case err != nil:
+		d, err := r.ours(ctx, name)
+		if err != nil {
 			return err
-		case d.ctid() == "":
-			return fmt.Errorf("%w: %s was not made by Hostler", container.ErrUnsupported, name)
 		}
 		dir, err := d.GraphDriver.snapshots()
 		if err != nil {
