@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// TestHandshakesTakeTurns: one handshake computes at a time, one that waits for its other end holds nobody
-// up, and after the handshake there are no turns.
+// TestHandshakesTakeTurns: one handshake computes at a time, and one that waits for its other end delays none.
+// After the handshake there are no turns.
 func TestHandshakesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := &turns{free: 1}

@@ -135,7 +135,7 @@ func (d Dir) Create(ctx context.Context, s container.Snapshot) error {
 	return d.put(s, func(to string) (tree.Copied, error) { return tree.Copy(ctx, d.Tree, to, reserve, tree.Shift{}) })
 }
 
-// put makes a snapshot, the tree of which fill makes at a path.
+// put makes a snapshot. fill makes its tree at a path.
 func (d Dir) put(s container.Snapshot, fill func(to string) (tree.Copied, error)) error {
 	if err := os.Mkdir(d.Path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

@@ -90,7 +90,7 @@ func unmoved(c *Containers, s *protocol.Spec) (queue.Container, *queue.Step) {
 	return rec, end
 }
 
-// later prepares an action of which what is in force then is remembered at the end.
+// later prepares an action that changes the record of its container when it ends, and not before.
 func later(c *Containers) func(*protocol.Spec) (queue.Change, *queue.Step) {
 	return func(s *protocol.Spec) (queue.Change, *queue.Step) {
 		_, end := unmoved(c, s)

@@ -84,7 +84,7 @@ func (r *Room) OurSide() (settling bool, why string) {
 	return v.Settling(), why
 }
 
-// ourSideWhy is why nobody is fenced, and nothing taken from hosts that are gone.
+// ourSideWhy is why no host is fenced, and why hosts that are gone keep their workloads.
 const ourSideWhy = "half of the hosts went at once, or none was heard for a while, so our own side may be what failed"
 
 // spares says why nothing is taken from a host that is gone now; empty if nothing stands in

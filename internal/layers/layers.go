@@ -158,9 +158,8 @@ func directory(path string) (int, error) {
 	return fd, nil
 }
 
-// mapped mounts a directory at a place, where it cannot be written to, and gives what is seen
-// through the mount to count users of the host, the first of which is first. No users are those
-// that own the files.
+// mapped mounts a directory at a place, read-only. Through the mount the files belong to count
+// users of the host, from first on. With a count of 0 they belong to their owners.
 func mapped(dir, at string, first, count uint32) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {

@@ -17,8 +17,8 @@ type Past struct {
 	Changes string
 	// Lower are the directories of the image, the topmost first.
 	Lower []string
-	// First and Count are the users of the host to which the files of the image are shown to
-	// belong. No users are those that own them.
+	// The files of the image are shown as those of Count users of the host, from First on. With
+	// a Count of 0 they are shown as those of their owners.
 	First, Count uint32
 }
 

@@ -62,7 +62,7 @@ func TestFindings(t *testing.T) {
 			continue
 		}
 		if program, _, _ := strings.Cut(found[0].Mend, " "); program != "hostler" && program != "hostler-coordinator" && program != "timedatectl" {
-			t.Errorf("%s is mended by %q, which nobody can type", name, found[0].Mend)
+			t.Errorf("%s is mended by %q, which is no command", name, found[0].Mend)
 		}
 	}
 	if f := examineFleet(fleet, -time.Minute, "1.2.0", 3); !slices.ContainsFunc(f, func(f finding) bool { return f.Check == "clock" && f.Result == api.FindingWarning }) {

@@ -132,8 +132,8 @@ func (p *picture) stuck() (why []string) {
 	return why
 }
 
-// astray are those of the snapshots of the first host that would be lost with it, though nobody
-// has asked for that. The container of the other host was made with those of the backup; it may
+// astray are the snapshots of the first host that the removal of its container would lose, although
+// the user did not ask to lose them. The container of the other host was made with those of the backup; it may
 // have removed some since, as its schedule says.
 func (p *picture) astray(from, to *api.ContainerDetails) (names []string) {
 	if p.dropSnapshots {

@@ -264,7 +264,7 @@ func TestAstray(t *testing.T) {
 	}
 }
 
-// TestTaken: what is told of snapshots is what the backup has, once it is made.
+// TestTaken: once the backup is made, the result names the snapshots that the backup has.
 func TestTaken(t *testing.T) {
 	for name, c := range map[string]struct {
 		p              *picture
