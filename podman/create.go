@@ -296,7 +296,7 @@ func (r *Runtime) erase(ctx context.Context, id string) error {
 
 // ours returns a container that Hostler has made or adopted; another one is
 // container.ErrUnsupported.
-func (r *Runtime) ours(ctx context.Context, name string) (details, error) {
+func ours(ctx context.Context, r *Runtime, name string) (details, error) {
 	d, err := r.inspect(ctx, name)
 	if err == nil && d.ctid() == "" {
 		err = fmt.Errorf("%w: %s was not made by Hostler", container.ErrUnsupported, name)
@@ -306,7 +306,7 @@ func (r *Runtime) ours(ctx context.Context, name string) (details, error) {
 
 // stopped returns a container of ours, which must not run.
 func (r *Runtime) stopped(ctx context.Context, name string) (details, error) {
-	d, err := r.ours(ctx, name)
+	d, err := ours(ctx, r, name)
 	if err == nil && d.info().State != container.StateStopped {
 		err = fmt.Errorf("%w: it is %s", container.ErrBusy, d.info().State)
 	}

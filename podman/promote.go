@@ -59,7 +59,7 @@ func (i Images) named(ctx context.Context, reference string) (d imageDetails, er
 func (i promoting) Promote(ctx context.Context, name string, p container.Promotion) error {
 	r := i.r
 	return r.change(ctx, "promote", name, createTime, func(ctx context.Context) error {
-		d, err := r.ours(ctx, name)
+		d, err := ours(ctx, r, name)
 		if err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ func (s *storage) mounted() (bool, error) {
 func (s shooting) onSnapshots(ctx context.Context, op, name string, stands bool, do func(context.Context, snapshot.Dir) error) error {
 	r := s.r
 	return r.change(ctx, op, name, snapshotTime, func(ctx context.Context) error {
-		d, err := r.ours(ctx, name)
+		d, err := ours(ctx, r, name)
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (s shooting) KeepsHistory() bool {
 func (s shooting) WithSnapshot(ctx context.Context, name, snap string, do func(root string) error) error {
 	r := s.r
 	return r.do(ctx, "snapshots", name, snapshotTime, func(ctx context.Context) error {
-		d, err := r.ours(ctx, name)
+		d, err := ours(ctx, r, name)
 		if err != nil {
 			return err
 		}
