@@ -39,7 +39,7 @@ func TestContainerMove(t *testing.T) {
 			if out := w.must(t, "ct", "move", from, "edge-02", "--dry-run", "--drop-snapshots", "-o", "json"); !strings.Contains(out, `"dropped_snapshots": [`) {
 				t.Errorf("what would be lost is not told: %s", out)
 			}
-			if out := w.cli(t, "ct", "move", from, "edge-02", "--yes").exits(t, 0); !strings.Contains(out.stderr, "with its 2 snapshots") {
+			if out := w.cli(t, "ct", "move", from, "edge-02", "--yes").exits(t, 0); !strings.Contains(out.stderr, "with its snapshots (2)") {
 				t.Errorf("that they went along is not told: %s", out.stderr)
 			}
 			if now := identity(to); now != was {

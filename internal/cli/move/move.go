@@ -174,7 +174,7 @@ func (m *mover) move(ctx context.Context, v *show.View, reason string, yes, dry 
 	}
 	lost := ""
 	if n := len(out.Dropped); n > 0 {
-		lost = fmt.Sprintf(" Its %d snapshots are removed with it.", n)
+		lost = fmt.Sprintf(" Its snapshots (%d) are removed with it.", n)
 	}
 	if err := m.Confirm(yes || steps[0] != forget, fmt.Sprintf("Move %s to %s? It is stopped meanwhile, and removed from %s in the end.%s", m.ref, m.to, m.ref.Host, lost)); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (m *mover) move(ctx context.Context, v *show.View, reason string, yes, dry 
 	case len(out.Dropped) > 0:
 		m.Say("%s is on %s, without its snapshots, which are removed: %s.", term.Printable(m.p.name), m.to, term.Printable(strings.Join(out.Dropped, ", ")))
 	case len(out.Snapshots) > 0:
-		m.Say("%s is on %s, with its %d snapshots.", term.Printable(m.p.name), m.to, len(out.Snapshots))
+		m.Say("%s is on %s, with its snapshots (%d).", term.Printable(m.p.name), m.to, len(out.Snapshots))
 	default:
 		m.Say("%s is on %s.", term.Printable(m.p.name), m.to)
 	}

@@ -121,7 +121,7 @@ func (p *picture) stuck() (why []string) {
 	}
 	for _, h := range []*api.Host{&p.from, &p.to} {
 		if !p.history(h) {
-			why = append(why, fmt.Sprintf("it has %d snapshots, and %s has not the feature %s.history, with which they go along: upgrade Hostler there (podman needs its storage driver overlay, too), choose another host, or ask with --drop-snapshots to lose them", n, h.ID, p.source.Runtime))
+			why = append(why, fmt.Sprintf("it has snapshots (%d), and %s has not the feature %s.history, with which they go along: upgrade Hostler there (podman needs its storage driver overlay, too), choose another host, or ask with --drop-snapshots to lose them", n, h.ID, p.source.Runtime))
 		}
 	}
 	for _, s := range p.details.Snapshots {

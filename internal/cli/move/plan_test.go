@@ -107,8 +107,8 @@ func TestRefused(t *testing.T) {
 			p.to.Unsupported = []string{"podman: its socket is missing", "lxc: liblxc is missing"}
 		}),
 		"another container web":                                               still(func(p *picture) { p.others = []api.Container{{Name: "web", CTID: "2"}} }),
-		"it has 2 snapshots, and edge-02 has not":                             still(shots, func(p *picture) { p.to.Features = nil }),
-		"it has 2 snapshots, and edge-01 has not":                             still(shots, func(p *picture) { p.from.Features = []string{"podman.history"} }),
+		"it has snapshots (2), and edge-02 has not":                           still(shots, func(p *picture) { p.to.Features = nil }),
+		"it has snapshots (2), and edge-01 has not":                           still(shots, func(p *picture) { p.from.Features = []string{"podman.history"} }),
 		"second is damaged, and cannot go along: remove it (hostler snapshot": still(shots, func(p *picture) { p.details.Snapshots[0].Damaged = true }),
 		"container db has its volume": still(func(p *picture) {
 			p.near = append(p.near, api.Container{Name: "db", CTID: "2", Volumes: []string{"data:/x"}})
