@@ -198,8 +198,9 @@ func (c Config) withDefaults() Config {
 		c.HostInfo = func() protocol.HostInfo { return protocol.HostInfo{Hostname: string(c.Host)} }
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Features = append(slices.Clone(c.Features), protocol.FeatureHolders)
 	if c.Spread != nil {
-		c.Features = append(slices.Clone(c.Features), protocol.FeatureSpread)
+		c.Features = append(c.Features, protocol.FeatureSpread)
 	}
 	c.Features = slices.Compact(slices.Sorted(slices.Values(c.Features)))
 	c.SelfFence = cmp.Or(c.SelfFence, "none")

@@ -24,11 +24,11 @@ type archive struct {
 	of      container.CTID
 	volumes map[string]container.Layer
 	latest  error // why there is no newest one; nil if there is one
-	hosts   []protocol.HostID
+	counts  func(protocol.HostID, protocol.Epoch) bool
 }
 
-func (a *archive) Latest(_ context.Context, _ container.CTID, hosts []protocol.HostID) (containers.Restored, container.Image, error) {
-	a.hosts = hosts
+func (a *archive) Latest(_ context.Context, _ container.CTID, counts func(protocol.HostID, protocol.Epoch) bool) (containers.Restored, container.Image, error) {
+	a.counts = counts
 	return containers.Restored{Kind: container.KindLXC, Name: "nas:db-1", Host: "edge-07", MadeMS: time.Now().Add(-time.Hour).UnixMilli()}, container.Image{}, a.latest
 }
 
@@ -48,7 +48,8 @@ func TestMadeOfItsNewestBackup(t *testing.T) {
 	in(t, func(c *agent.Config) { c.Backups = a }, func(t *testing.T, w *world) {
 		s := creation(1, false)
 		args := s.Args.(*protocol.CreateArgs)
-		args.Class, args.Data, args.Restore = "unique", "backup", []protocol.HostID{"edge-07"}
+		args.Class, args.Data = "unique", "backup"
+		args.Restore, args.Epochs = []protocol.HostID{"edge-07"}, []protocol.Epoch{{Counter: 3}}
 		w.coord.order(actionID(1), s)
 		w.pass(time.Second)
 		if all := w.coord.told(actionID(1)); !slices.Contains(all, "fail FAILED error") || w.state(1) != "" {
@@ -57,8 +58,8 @@ func TestMadeOfItsNewestBackup(t *testing.T) {
 		a.latest = nil
 		w.coord.order(actionID(2), s)
 		w.pass(time.Second)
-		if !slices.Equal(a.hosts, args.Restore) {
-			t.Errorf("backups of %v count", a.hosts)
+		if e := args.Epochs[0]; !a.counts("edge-07", e) || a.counts("edge-07", protocol.Epoch{Counter: 4}) || a.counts("edge-08", e) {
+			t.Error("it counts other backups than those of the hosts that the order names, under epochs that they have had")
 		}
 		d, _, err := agent.Remembered(t.Context(), w.agent, "ct-1")
 		if want := "backup nas:db-1 of host edge-07, made "; err != nil || !strings.HasPrefix(d.Settings.Restored, want) || !strings.HasSuffix(d.Settings.Restored, "1h0m0s before") {

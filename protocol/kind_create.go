@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/setting"
@@ -39,13 +40,19 @@ type CreateArgs struct {
 	Data       string   `json:"data,omitzero" enum:"none,shared,local,backup" example:"\"none\"" doc:"Where a unique container keeps its data. One with local data, the default, is never started on another host; one with none or shared data is. One with backup is made of its newest backup when its host is lost."`
 	// Restore is what the coordinator adds when a unique container with data=backup is made
 	// anew: the hosts that have held it, whose backups of it count.
-	Restore  []HostID        `json:"restore,omitempty" example:"[\"edge-07\"]" doc:"Make it of its newest backup at the targets of the host, signed by one of these hosts. Only for a unique container with data backup."`
+	Restore []HostID `json:"restore,omitempty" example:"[\"edge-07\"]" doc:"Make it of its newest backup at the targets of the host, signed by one of these hosts. Only for a unique container with data backup."`
+	// Epochs are for hosts that have [FeatureHolders]: a stolen key of an earlier host makes
+	// no backup that is taken for a newer one than those of later hosts.
+	Epochs   []Epoch         `json:"epochs,omitempty" doc:"The highest epoch that each of the hosts in restore has had. What one has signed under a higher epoch is not taken."`
 	Network  string          `json:"network,omitzero" example:"\"back\"" doc:"The network of the host that it is attached to. Left out: its first one."`
 	Hostname ContainerName   `json:"hostname,omitzero" example:"\"web\"" doc:"The name that it calls itself. Empty is the name of the container."`
 	Command  []string        `json:"command,omitempty" example:"[\"sleep\",\"infinity\"]" doc:"What runs in it, in place of the command of its image. A template has an init of its own and takes none."`
 	Health   *contract.Check `json:"health,omitempty" doc:"How it is looked at while it runs."`
 	contract.Schedules
 }
+
+// FeatureHolders is the feature of a host that reads [CreateArgs.Epochs].
+const FeatureHolders = "holders"
 
 // MaxRestore bounds the hosts whose backups of one container count.
 const MaxRestore = 32
@@ -57,6 +64,9 @@ func (c *CreateArgs) check() error {
 	if len(c.Restore) > 0 && c.Data != "backup" || len(c.Restore) > MaxRestore {
 		return fmt.Errorf("restore: name up to %d hosts, of a unique container with data backup", MaxRestore)
 	}
+	if n := len(c.Epochs); n > 0 && n != len(c.Restore) {
+		return fmt.Errorf("epochs: %d epochs of %d hosts in restore, want one of each", n, len(c.Restore))
+	}
 	if c.Network != "" {
 		if err := CheckNetwork(c.Network); err != nil {
 			return err
@@ -67,4 +77,11 @@ func (c *CreateArgs) check() error {
 		return err
 	}
 	return checkPairs("labels", c.Labels)
+}
+
+// Made reports whether the container may be made of a backup that a host has signed under
+// an epoch: whether the host has held the container, under that epoch or a higher one.
+func (c *CreateArgs) Made(by HostID, under Epoch) bool {
+	i := slices.Index(c.Restore, by)
+	return i >= 0 && (len(c.Epochs) == 0 || under.Compare(c.Epochs[i]) <= 0)
 }

@@ -4,8 +4,8 @@ package backups
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/backup"
@@ -63,7 +63,7 @@ func (b Backups) Newest(ctx context.Context) (map[container.CTID]containers.Good
 }
 
 // Latest implements [containers.Backups].
-func (b Backups) Latest(ctx context.Context, id container.CTID, hosts []protocol.HostID) (found containers.Restored, img container.Image, err error) {
+func (b Backups) Latest(ctx context.Context, id container.CTID, counts func(protocol.HostID, protocol.Epoch) bool) (found containers.Restored, img container.Image, err error) {
 	s, err := b.Open()
 	if err != nil {
 		return found, img, err
@@ -72,7 +72,7 @@ func (b Backups) Latest(ctx context.Context, id container.CTID, hosts []protocol
 	if err != nil {
 		return found, img, err
 	}
-	signed := &holders{trust: trust, hosts: hosts}
+	signed := &holders{trust: trust, counts: counts}
 	s.Key = signed
 	targets, err := backup.ParseTargets(b.Targets, b.Access)
 	if err != nil {
@@ -89,20 +89,26 @@ func (b Backups) Latest(ctx context.Context, id container.CTID, hosts []protocol
 	return containers.Restored{Kind: m.Runtime, Name: at.Target() + ":" + newest.Name, Host: signed.last, MadeMS: m.Made}, img, err
 }
 
-// holders verifies what the hosts have signed that have held a container, and keeps which
-// of them has signed what was verified last.
+// holders verifies manifests that hosts have signed which held a container, each under an
+// epoch that it had, and keeps which of them has signed what was verified last.
 type holders struct {
-	trust func(body, sig []byte) (string, error)
-	hosts []protocol.HostID
-	last  protocol.HostID
+	trust  func(body, sig []byte) (string, error)
+	counts func(by protocol.HostID, under protocol.Epoch) bool
+	last   protocol.HostID
 }
 
 // Verify implements [backup.Verifier].
 func (h *holders) Verify(sig, body []byte) error {
 	host, err := h.trust(body, sig)
-	if err == nil && !slices.Contains(h.hosts, protocol.HostID(host)) {
-		err = fmt.Errorf("host %s has signed it, which has not held the container", host)
+	if err != nil {
+		return err
 	}
-	h.last = protocol.HostID(host)
-	return err
+	var m backup.Manifest
+	if err := json.Unmarshal(body, &m); err != nil {
+		return fmt.Errorf("its manifest: %w", err)
+	}
+	if h.last = protocol.HostID(host); !h.counts(h.last, m.Epoch) {
+		return fmt.Errorf("host %s has signed it, which has not held the container under epoch %s", host, m.Epoch)
+	}
+	return nil
 }

@@ -25,24 +25,26 @@ func (n named) Verify(sig, _ []byte) error {
 }
 
 // TestLatestOfHolders: of the hosts that share a target those count that have held the
-// container; a damaged newest backup is an error, and no older one is taken for it.
+// container, up to the epoch that each has had: whoever has the key of an earlier host makes no
+// backup that is newer than those of later hosts. A damaged newest backup is an error, and no
+// older one is taken for it.
 func TestLatestOfHolders(t *testing.T) {
 	const db = container.CTID("0199f3aa-0000-7000-8000-000000000001")
 	nas, files := t.TempDir(), t.TempDir()
-	made := func(host string, counter uint64) {
+	made := func(host, name string, counter uint64) {
 		t.Helper()
 		s, err := backup.Store{Dir: t.TempDir(), Signer: named(host), Key: named(host)}.At(backup.Targets{"nas": {Dir: nas}}, "nas")
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := backup.Manifest{Container: "db", CTID: db, Runtime: container.KindLXC, Made: 7, Epoch: protocol.Epoch{Counter: counter}}
-		if _, err := s.Create(t.Context(), host, files, container.IDRange{}, m); err != nil {
+		if _, err := s.Create(t.Context(), name, files, container.IDRange{}, m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	made("edge-01", 1)
-	made("edge-02", 2)
-	made("edge-09", 9)
+	made("edge-01", "one", 1)
+	made("edge-02", "two", 2)
+	made("edge-09", "nine", 9)
 	b := Backups{
 		Open: func() (backup.Store, error) {
 			return backup.Store{Dir: t.TempDir(), Signer: named("edge-03"), Key: named("edge-03")}, nil
@@ -52,15 +54,24 @@ func TestLatestOfHolders(t *testing.T) {
 		},
 		Targets: []string{"nas=" + nas},
 	}
-	hosts := []protocol.HostID{"edge-01", "edge-02"}
-	found, img, err := b.Latest(t.Context(), db, hosts)
-	if err != nil || found.Name != "nas:edge-02" || found.Host != "edge-02" || found.MadeMS != 7 || found.Kind != container.KindLXC || len(img.Layers) != 1 {
+	held := protocol.CreateArgs{Restore: []protocol.HostID{"edge-01", "edge-02"}}
+	found, img, err := b.Latest(t.Context(), db, held.Made)
+	if err != nil || found.Name != "nas:two" || found.Host != "edge-02" || found.MadeMS != 7 || found.Kind != container.KindLXC || len(img.Layers) != 1 {
 		t.Errorf("%+v, %+v, %v", found, img, err)
 	}
-	if _, _, err := b.Latest(t.Context(), db, []protocol.HostID{"edge-04"}); !errors.Is(err, container.ErrNotFound) {
+	made("edge-01", "stolen", 1<<53-1)
+	if found, _, err := b.Latest(t.Context(), db, held.Made); err != nil || found.Name != "nas:stolen" {
+		t.Errorf("by a coordinator that tells no epochs: %+v, %v", found, err)
+	}
+	held.Epochs = []protocol.Epoch{{Counter: 1}, {Counter: 2}}
+	if found, _, err := b.Latest(t.Context(), db, held.Made); err != nil || found.Name != "nas:two" || found.Host != "edge-02" {
+		t.Errorf("by a coordinator that tells the epochs of hosts: %+v, %v", found, err)
+	}
+	none := protocol.CreateArgs{Restore: []protocol.HostID{"edge-04"}}
+	if _, _, err := b.Latest(t.Context(), db, none.Made); !errors.Is(err, container.ErrNotFound) {
 		t.Errorf("of a host that has made none: %v", err)
 	}
-	path := filepath.Join(nas, "edge-02.hostler-backup")
+	path := filepath.Join(nas, "two.hostler-backup")
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +79,7 @@ func TestLatestOfHolders(t *testing.T) {
 	if err := os.WriteFile(path, append([]byte{raw[0] ^ 1}, bytes.Clone(raw[1:])...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := b.Latest(t.Context(), db, hosts); err == nil || !strings.Contains(err.Error(), "its archive was changed") {
+	if _, _, err := b.Latest(t.Context(), db, held.Made); err == nil || !strings.Contains(err.Error(), "its archive was changed") {
 		t.Errorf("of a damaged one: %v", err)
 	}
 }

@@ -157,13 +157,13 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 			Privileged: argsOf(o.spec).Privileged, Pull: argsOf(o.spec).Pull,
 			Hostname: string(o.rec.Settings.Hostname), Env: o.rec.Settings.Env, Command: o.rec.Settings.Command,
 		}
-		from := argsOf(o.spec).Restore
+		from := argsOf(o.spec)
 		switch o.spec.Kind {
 		case protocol.KindCreate:
-			if len(from) > 0 {
+			if len(from.Restore) > 0 {
 				spec.Env, spec.Command = nil, nil // the backup says what runs in it
 				spec.Template = backupTemplate + string(o.rec.Name)
-				spec.Image, err = h.latest(ctx, o, from)
+				spec.Image, err = h.latest(ctx, o, from.Made)
 			}
 		case protocol.KindRestore:
 			spec.Env, spec.Command = nil, nil // the backup says what runs in it

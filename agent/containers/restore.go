@@ -26,10 +26,10 @@ type Backups interface {
 	// Newest tells the newest backup of each container that was read as a whole and found
 	// good. It may wait for a disk.
 	Newest(ctx context.Context) (map[container.CTID]GoodBackup, error)
-	// Latest verifies all of the newest backup of a unique container that the host can
-	// reach and that one of these hosts has signed, and returns what a container is made from
-	// then, as Image does. There being none is container.ErrNotFound.
-	Latest(ctx context.Context, id container.CTID, hosts []protocol.HostID) (Restored, container.Image, error)
+	// Latest verifies all of the newest backup of a unique container that the host can reach
+	// and that counts, by who has signed it under which epoch, and returns what a container is
+	// made from then, as Image does. There being none is container.ErrNotFound.
+	Latest(ctx context.Context, id container.CTID, counts func(by protocol.HostID, under protocol.Epoch) bool) (Restored, container.Image, error)
 }
 
 // Restored describes the backup from which a unique container is made anew.
@@ -47,11 +47,11 @@ func (r Restored) text(now time.Time) string {
 }
 
 // latest is what a unique container is made from whose data are in its backups.
-func (h create) latest(ctx context.Context, o *operation, hosts []protocol.HostID) (*container.Image, error) {
+func (h create) latest(ctx context.Context, o *operation, counts func(protocol.HostID, protocol.Epoch) bool) (*container.Image, error) {
 	if o.cfg.Backups == nil {
 		return nil, fmt.Errorf("%w: this host has no backups", actions.CodeUnsupported)
 	}
-	r, img, err := o.cfg.Backups.Latest(ctx, container.CTID(o.rec.CTID.String()), hosts)
+	r, img, err := o.cfg.Backups.Latest(ctx, container.CTID(o.rec.CTID.String()), counts)
 	if err != nil {
 		return nil, fmt.Errorf("make it of its newest backup: %w", err)
 	}

@@ -529,6 +529,9 @@ type Workload struct {
 	// nothing follows from them.
 	Holders  []protocol.HostID `json:"holders,omitempty"`
 	DataHost protocol.HostID   `json:"data_host,omitempty"`
+	// Had are the newest epochs of the holders. A version that kept none has left holders
+	// without one.
+	Had map[protocol.HostID]protocol.Epoch `json:"had,omitempty"`
 	// Restored names the backup from which its host made it; empty if it used none.
 	Restored string `json:"restored,omitempty"`
 	// Failed are the hosts on which it did not run as it should.

@@ -37,10 +37,31 @@ func carried(w *core.Workload, a *core.Action) {
 	}
 }
 
-// withHolder adds a host to those that have held a workload.
-func withHolder(all []protocol.HostID, host protocol.HostID) []protocol.HostID {
-	all = append(slices.DeleteFunc(slices.Clone(all), func(h protocol.HostID) bool { return h == host }), host)
-	return all[max(0, len(all)-protocol.MaxRestore):]
+// holds adds the host of a workload to those that have held it, under its epoch.
+func holds(w *core.Workload) {
+	all := append(slices.DeleteFunc(slices.Clone(w.Holders), func(h protocol.HostID) bool { return h == w.Host }), w.Host)
+	w.Holders = all[max(0, len(all)-protocol.MaxRestore):]
+	had := map[protocol.HostID]protocol.Epoch{}
+	for _, h := range w.Holders {
+		if e, ok := w.Had[h]; ok {
+			had[h] = e
+		}
+	}
+	had[w.Host] = w.Epoch
+	w.Had = had
+}
+
+// epochs are those that the holders of a workload have had. A holder of which none is known
+// had at most that of now.
+func epochs(w *core.Workload) (all []protocol.Epoch) {
+	for _, h := range w.Holders {
+		e, ok := w.Had[h]
+		if !ok {
+			e = w.Epoch
+		}
+		all = append(all, e)
+	}
+	return all
 }
 
 // aged are the hosts that have an old copy of a workload which is made of backups, by what

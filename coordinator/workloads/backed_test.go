@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +12,8 @@ import (
 	"github.com/hostler-io/hostler/unique"
 )
 
-// from are the hosts whose backups count for the creation that is pending.
-func (s *stage) from() []protocol.HostID {
+// pending are the arguments of the creation that is pending.
+func (s *stage) pending() protocol.CreateArgs {
 	s.Helper()
 	a, err := core.Read(s.Context(), s.base, func(tx core.Tx) (core.Action, error) { return tx.Actions.Get(s.only().Pending) })
 	if err != nil {
@@ -22,7 +23,17 @@ func (s *stage) from() []protocol.HostID {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return protocol.ArgsOf[protocol.CreateArgs](&spec).Restore
+	return protocol.ArgsOf[protocol.CreateArgs](&spec)
+}
+
+// unmade has host b find no backup, and let the workload go.
+func (s *stage) unmade() {
+	s.ends(protocol.StateFailed, "no target of this host has a backup of it")
+	var took protocol.Seq
+	for range 5 {
+		took, _ = s.renew("b", took)
+		s.later(time.Second)
+	}
 }
 
 // copyOn has a host tell that it has the container.
@@ -31,8 +42,9 @@ func (s *stage) copyOn(h protocol.HostID) {
 }
 
 // loses has workload db lose its host a, so that host b is to make it from a backup.
-func loses(t *testing.T) *stage {
+func loses(t *testing.T, features ...string) *stage {
 	s := born(t, "backup")
+	s.Greeted("b", &protocol.Hello{SelfFence: "guard", Features: append([]string{"lxc", "lxc.unique"}, features...)})
 	s.copyOn("a")
 	s.away["a"] = true
 	s.keep(2*time.Minute + 10*time.Second)
@@ -66,8 +78,8 @@ func (s *stage) waits(dataHost protocol.HostID) {
 func TestDataInBackups(t *testing.T) {
 	s := loses(t)
 	w := s.only()
-	if w.Host != "b" || w.Phase != unique.Held || w.Epoch.Counter != 2 || !slices.Equal(s.from(), []protocol.HostID{"a", "b"}) {
-		t.Fatalf("%+v, of %v", w, s.from())
+	if args := s.pending(); w.Host != "b" || w.Phase != unique.Held || w.Epoch.Counter != 2 || !slices.Equal(args.Restore, []protocol.HostID{"a", "b"}) || args.Epochs != nil {
+		t.Fatalf("%+v, of %v under %v", w, args.Restore, args.Epochs)
 	}
 	s.ends(protocol.StateDone, "made of backup nas:db-1 of host a, 3h0m0s before")
 	s.copyOn("b")
@@ -90,16 +102,32 @@ func TestDataInBackups(t *testing.T) {
 	s.back("b")
 }
 
+// TestEpochsOfHolders: a host that has the feature is told the epoch that each host has had
+// whose backups count, and a host that comes back has a new one.
+func TestEpochsOfHolders(t *testing.T) {
+	s := loses(t, protocol.FeatureHolders)
+	w := s.only()
+	first, second := protocol.Epoch{Term: w.Epoch.Term, Counter: 1}, w.Epoch
+	if args := s.pending(); second.Counter != 2 || !slices.Equal(args.Restore, []protocol.HostID{"a", "b"}) || !slices.Equal(args.Epochs, []protocol.Epoch{first, second}) {
+		t.Fatalf("%+v, of %v under %v", w, args.Restore, args.Epochs)
+	}
+	s.unmade()
+	s.back("a")
+	w = s.only()
+	if want := map[protocol.HostID]protocol.Epoch{"a": w.Epoch, "b": second}; w.Epoch.Compare(second) <= 0 || !maps.Equal(w.Had, want) {
+		t.Errorf("%+v, want %v", w, want)
+	}
+	delete(w.Had, "b") // a version has kept it that kept no epochs
+	if all := epochs(&w.Workload); !slices.Equal(w.Holders, []protocol.HostID{"b", "a"}) || !slices.Equal(all, []protocol.Epoch{w.Epoch, w.Epoch}) {
+		t.Errorf("%v under %v", w.Holders, all)
+	}
+}
+
 // TestNoBackup: a host that finds no good backup is left alone, and the workload waits for
 // the host that has its data.
 func TestNoBackup(t *testing.T) {
 	s := loses(t)
-	s.ends(protocol.StateFailed, "no target of this host has a backup of it")
-	var took protocol.Seq
-	for range 5 {
-		took, _ = s.renew("b", took)
-		s.later(time.Second)
-	}
+	s.unmade()
 	if w := s.only(); w.Phase != unique.Free || w.DataHost != "a" || w.Restored != "" || !strings.Contains(w.Failed["b"].Why, "no target") {
 		t.Fatalf("%+v", w)
 	}

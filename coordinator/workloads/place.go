@@ -374,7 +374,7 @@ func (r placer) move(ctx context.Context, w *workload, to protocol.HostID) error
 	}
 	if err := r.store(ctx, w, "workload.placed", func(s *core.Workload) {
 		s.Workload = next
-		s.Holders = withHolder(s.Holders, to)
+		holds(s)
 	}, func() {
 		w.named, w.quiet = protocol.Seq{}, false
 	}); err != nil {
@@ -395,7 +395,10 @@ func has(ctx context.Context, base *core.Base, w *workload) (bool, error) {
 
 // create asks the host of a workload to make it.
 func (r placer) create(ctx context.Context, w *workload) error {
-	spec, err := started(&w.Workload)
+	r.mu.Lock()
+	features := r.host(w.Host).features
+	r.mu.Unlock()
+	spec, err := started(&w.Workload, features)
 	if err != nil {
 		return err
 	}
@@ -419,8 +422,9 @@ func (r placer) waitsOrBans(ctx context.Context, w *workload, err error) error {
 	}, nil)
 }
 
-// started is the specification by which a workload was created, with its start.
-func started(w *core.Workload) ([]byte, error) {
+// started is the specification by which a workload was created, with its start, for a host
+// that has these features.
+func started(w *core.Workload, features []string) ([]byte, error) {
 	s, err := protocol.DecodeRequest(w.Spec)
 	if err != nil {
 		return nil, err
@@ -433,6 +437,9 @@ func started(w *core.Workload) ([]byte, error) {
 	again.Start, s.Args = true, &again
 	if w.Data == unique.DataBackup {
 		again.Restore = w.Holders
+		if slices.Contains(features, protocol.FeatureHolders) {
+			again.Epochs = epochs(w)
+		}
 	}
 	return json.Marshal(s)
 }

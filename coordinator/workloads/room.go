@@ -269,8 +269,9 @@ func newborn(a *core.Action, spec *protocol.Spec, args *protocol.CreateArgs, wan
 			Keeps: args.Offline == contract.Keep, Data: unique.Data(args.Data),
 		},
 		Wants: wants, Spec: a.Spec, Requester: a.Requester, Pending: a.ID, ChangedMS: nowMS,
-		Holders: []protocol.HostID{a.Host}, DataHost: a.Host,
+		DataHost: a.Host,
 	}}
+	holds(&w.Workload)
 	if w.Data == "" {
 		w.Data = unique.DataLocal
 	}
