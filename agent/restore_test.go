@@ -24,11 +24,11 @@ type archive struct {
 	of      container.CTID
 	volumes map[string]container.Layer
 	latest  error // why there is no newest one; nil if there is one
-	counts  func(protocol.HostID, protocol.Epoch) bool
+	order   *protocol.CreateArgs
 }
 
-func (a *archive) Latest(_ context.Context, _ container.CTID, counts func(protocol.HostID, protocol.Epoch) bool) (containers.Restored, container.Image, error) {
-	a.counts = counts
+func (a *archive) Latest(_ context.Context, _ container.CTID, order *protocol.CreateArgs) (containers.Restored, container.Image, error) {
+	a.order = order
 	return containers.Restored{Kind: container.KindLXC, Name: "nas:db-1", Host: "edge-07", MadeMS: time.Now().Add(-time.Hour).UnixMilli()}, container.Image{}, a.latest
 }
 
@@ -58,8 +58,8 @@ func TestMadeOfItsNewestBackup(t *testing.T) {
 		a.latest = nil
 		w.coord.order(actionID(2), s)
 		w.pass(time.Second)
-		if e := args.Epochs[0]; !a.counts("edge-07", e) || a.counts("edge-07", protocol.Epoch{Counter: 4}) || a.counts("edge-08", e) {
-			t.Error("it counts other backups than those of the hosts that the order names, under epochs that they have had")
+		if !slices.Equal(a.order.Restore, args.Restore) || !slices.Equal(a.order.Epochs, args.Epochs) {
+			t.Errorf("backups of %v under %v count", a.order.Restore, a.order.Epochs)
 		}
 		d, _, err := agent.Remembered(t.Context(), w.agent, "ct-1")
 		if want := "backup nas:db-1 of host edge-07, made "; err != nil || !strings.HasPrefix(d.Settings.Restored, want) || !strings.HasSuffix(d.Settings.Restored, "1h0m0s before") {

@@ -3,7 +3,6 @@ package protocol
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/setting"
@@ -40,9 +39,7 @@ type CreateArgs struct {
 	Data       string   `json:"data,omitzero" enum:"none,shared,local,backup" example:"\"none\"" doc:"Where a unique container keeps its data. One with local data, the default, is never started on another host; one with none or shared data is. One with backup is made of its newest backup when its host is lost."`
 	// Restore is what the coordinator adds when a unique container with data=backup is made
 	// anew: the hosts that have held it, whose backups of it count.
-	Restore []HostID `json:"restore,omitempty" example:"[\"edge-07\"]" doc:"Make it of its newest backup at the targets of the host, signed by one of these hosts. Only for a unique container with data backup."`
-	// Epochs are for hosts that have [FeatureHolders]: a stolen key of an earlier host makes
-	// no backup that is taken for a newer one than those of later hosts.
+	Restore  []HostID        `json:"restore,omitempty" example:"[\"edge-07\"]" doc:"Make it of its newest backup at the targets of the host, signed by one of these hosts. Only for a unique container with data backup."`
 	Epochs   []Epoch         `json:"epochs,omitempty" doc:"The highest epoch that each of the hosts in restore has had. What one has signed under a higher epoch is not taken."`
 	Network  string          `json:"network,omitzero" example:"\"back\"" doc:"The network of the host that it is attached to. Left out: its first one."`
 	Hostname ContainerName   `json:"hostname,omitzero" example:"\"web\"" doc:"The name that it calls itself. Empty is the name of the container."`
@@ -51,9 +48,6 @@ type CreateArgs struct {
 	contract.Schedules
 }
 
-// FeatureHolders is the feature of a host that reads [CreateArgs.Epochs].
-const FeatureHolders = "holders"
-
 // MaxRestore bounds the hosts whose backups of one container count.
 const MaxRestore = 32
 
@@ -61,27 +55,15 @@ func (c *CreateArgs) check() error {
 	if c.Data != "" && c.Class != contract.Unique {
 		return errors.New("data: only a unique container can go to another host: create it with class unique")
 	}
-	if len(c.Restore) > 0 && c.Data != "backup" || len(c.Restore) > MaxRestore {
-		return fmt.Errorf("restore: name up to %d hosts, of a unique container with data backup", MaxRestore)
+	if len(c.Restore) > 0 && c.Data != "backup" || len(c.Restore) > MaxRestore || len(c.Epochs) > 0 && len(c.Epochs) != len(c.Restore) {
+		return fmt.Errorf("restore: name up to %d hosts, of a unique container with data backup, and the epochs of all or none", MaxRestore)
 	}
-	if n := len(c.Epochs); n > 0 && n != len(c.Restore) {
-		return fmt.Errorf("epochs: %d epochs of %d hosts in restore, want one of each", n, len(c.Restore))
-	}
-	if c.Network != "" {
-		if err := CheckNetwork(c.Network); err != nil {
-			return err
-		}
+	if err := CheckNetwork(c.Network); c.Network != "" && err != nil {
+		return err
 	}
 	n := setting.New{Template: c.Template, Class: c.Class, Offline: c.Offline, Limits: c.Limits, Env: c.Env, Command: c.Command, Expose: c.Expose, Volumes: c.Volumes, Mounts: c.Mounts, Health: c.Health, Schedules: c.Schedules}
 	if err := n.Check(); err != nil {
 		return err
 	}
 	return checkPairs("labels", c.Labels)
-}
-
-// Made reports whether the container may be made of a backup that a host has signed under
-// an epoch: whether the host has held the container, under that epoch or a higher one.
-func (c *CreateArgs) Made(by HostID, under Epoch) bool {
-	i := slices.Index(c.Restore, by)
-	return i >= 0 && (len(c.Epochs) == 0 || under.Compare(c.Epochs[i]) <= 0)
 }

@@ -66,8 +66,8 @@ func (p Party) Host() (HostID, bool) {
 // Term orders coordinators: by ring first, so that the coordinator that the
 // owners named last wins, then by a counter of starts (durable before the first message).
 type Term struct {
-	Ring    uint64 `json:"ring"`
-	Counter uint64 `json:"counter"`
+	Ring    uint64 `json:"ring" example:"2"`
+	Counter uint64 `json:"counter" example:"1"`
 }
 
 // String returns "ring.counter".
@@ -283,7 +283,7 @@ type LeaseHeld struct {
 // given and a counter. A higher epoch ends a lower one.
 type Epoch struct {
 	Term    Term   `json:"term"`
-	Counter uint64 `json:"counter"`
+	Counter uint64 `json:"counter" example:"7"`
 }
 
 // Compare returns −1, 0 or +1 as e is lower than, equal to or higher than f.
@@ -335,11 +335,12 @@ type Receipt struct {
 	Audit Position `json:"audit,omitzero"`
 }
 
-// FeatureSpread is the word of a host that spreads its attempts to connect, and MaxSpreadMS
-// the longest reconnect window.
+// FeatureSpread is the word of a host that spreads its attempts to connect, MaxSpreadMS the
+// longest reconnect window, and FeatureHolders the word of one that reads [CreateArgs.Epochs].
 const (
-	FeatureSpread = "spread"
-	MaxSpreadMS   = 10 * 60 * 1000 // milliseconds
+	FeatureSpread  = "spread"
+	MaxSpreadMS    = 10 * 60 * 1000 // milliseconds
+	FeatureHolders = "holders"
 )
 
 // WantFull asks for a full heartbeat, WantLease for a lease now.

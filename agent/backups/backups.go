@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/backup"
@@ -63,7 +64,7 @@ func (b Backups) Newest(ctx context.Context) (map[container.CTID]containers.Good
 }
 
 // Latest implements [containers.Backups].
-func (b Backups) Latest(ctx context.Context, id container.CTID, counts func(protocol.HostID, protocol.Epoch) bool) (found containers.Restored, img container.Image, err error) {
+func (b Backups) Latest(ctx context.Context, id container.CTID, order *protocol.CreateArgs) (found containers.Restored, img container.Image, err error) {
 	s, err := b.Open()
 	if err != nil {
 		return found, img, err
@@ -72,7 +73,7 @@ func (b Backups) Latest(ctx context.Context, id container.CTID, counts func(prot
 	if err != nil {
 		return found, img, err
 	}
-	signed := &holders{trust: trust, counts: counts}
+	signed := &holders{trust: trust, order: order}
 	s.Key = signed
 	targets, err := backup.ParseTargets(b.Targets, b.Access)
 	if err != nil {
@@ -92,9 +93,9 @@ func (b Backups) Latest(ctx context.Context, id container.CTID, counts func(prot
 // holders verifies manifests that hosts have signed which held a container, each under an
 // epoch that it had, and keeps which of them has signed what was verified last.
 type holders struct {
-	trust  func(body, sig []byte) (string, error)
-	counts func(by protocol.HostID, under protocol.Epoch) bool
-	last   protocol.HostID
+	trust func(body, sig []byte) (string, error)
+	order *protocol.CreateArgs
+	last  protocol.HostID
 }
 
 // Verify implements [backup.Verifier].
@@ -107,7 +108,12 @@ func (h *holders) Verify(sig, body []byte) error {
 	if err := json.Unmarshal(body, &m); err != nil {
 		return fmt.Errorf("its manifest: %w", err)
 	}
-	if h.last = protocol.HostID(host); !h.counts(h.last, m.Epoch) {
+	h.last = protocol.HostID(host)
+	i := slices.Index(h.order.Restore, h.last)
+	switch {
+	case i < 0:
+		return fmt.Errorf("host %s has signed it, which has not held the container", host)
+	case len(h.order.Epochs) > 0 && m.Epoch.Compare(h.order.Epochs[i]) > 0:
 		return fmt.Errorf("host %s has signed it, which has not held the container under epoch %s", host, m.Epoch)
 	}
 	return nil

@@ -54,21 +54,21 @@ func TestLatestOfHolders(t *testing.T) {
 		},
 		Targets: []string{"nas=" + nas},
 	}
-	held := protocol.CreateArgs{Restore: []protocol.HostID{"edge-01", "edge-02"}}
-	found, img, err := b.Latest(t.Context(), db, held.Made)
+	held := &protocol.CreateArgs{Restore: []protocol.HostID{"edge-01", "edge-02"}}
+	found, img, err := b.Latest(t.Context(), db, held)
 	if err != nil || found.Name != "nas:two" || found.Host != "edge-02" || found.MadeMS != 7 || found.Kind != container.KindLXC || len(img.Layers) != 1 {
 		t.Errorf("%+v, %+v, %v", found, img, err)
 	}
 	made("edge-01", "stolen", 1<<53-1)
-	if found, _, err := b.Latest(t.Context(), db, held.Made); err != nil || found.Name != "nas:stolen" {
+	if found, _, err := b.Latest(t.Context(), db, held); err != nil || found.Name != "nas:stolen" {
 		t.Errorf("by a coordinator that tells no epochs: %+v, %v", found, err)
 	}
 	held.Epochs = []protocol.Epoch{{Counter: 1}, {Counter: 2}}
-	if found, _, err := b.Latest(t.Context(), db, held.Made); err != nil || found.Name != "nas:two" || found.Host != "edge-02" {
+	if found, _, err := b.Latest(t.Context(), db, held); err != nil || found.Name != "nas:two" || found.Host != "edge-02" {
 		t.Errorf("by a coordinator that tells the epochs of hosts: %+v, %v", found, err)
 	}
-	none := protocol.CreateArgs{Restore: []protocol.HostID{"edge-04"}}
-	if _, _, err := b.Latest(t.Context(), db, none.Made); !errors.Is(err, container.ErrNotFound) {
+	none := &protocol.CreateArgs{Restore: []protocol.HostID{"edge-04"}}
+	if _, _, err := b.Latest(t.Context(), db, none); !errors.Is(err, container.ErrNotFound) {
 		t.Errorf("of a host that has made none: %v", err)
 	}
 	path := filepath.Join(nas, "two.hostler-backup")
@@ -79,7 +79,7 @@ func TestLatestOfHolders(t *testing.T) {
 	if err := os.WriteFile(path, append([]byte{raw[0] ^ 1}, bytes.Clone(raw[1:])...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := b.Latest(t.Context(), db, held.Made); err == nil || !strings.Contains(err.Error(), "its archive was changed") {
+	if _, _, err := b.Latest(t.Context(), db, held); err == nil || !strings.Contains(err.Error(), "its archive was changed") {
 		t.Errorf("of a damaged one: %v", err)
 	}
 }

@@ -163,7 +163,7 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 			if len(from.Restore) > 0 {
 				spec.Env, spec.Command = nil, nil // the backup says what runs in it
 				spec.Template = backupTemplate + string(o.rec.Name)
-				spec.Image, err = h.latest(ctx, o, from.Made)
+				spec.Image, err = h.latest(ctx, o, &from)
 			}
 		case protocol.KindRestore:
 			spec.Env, spec.Command = nil, nil // the backup says what runs in it

@@ -27,9 +27,9 @@ type Backups interface {
 	// good. It may wait for a disk.
 	Newest(ctx context.Context) (map[container.CTID]GoodBackup, error)
 	// Latest verifies all of the newest backup of a unique container that the host can reach
-	// and that counts, by who has signed it under which epoch, and returns what a container is
-	// made from then, as Image does. There being none is container.ErrNotFound.
-	Latest(ctx context.Context, id container.CTID, counts func(by protocol.HostID, under protocol.Epoch) bool) (Restored, container.Image, error)
+	// and that one of the hosts in the order has signed under an epoch that it has had, and
+	// returns what a container is made from then, as Image does. None is container.ErrNotFound.
+	Latest(ctx context.Context, id container.CTID, order *protocol.CreateArgs) (Restored, container.Image, error)
 }
 
 // Restored describes the backup from which a unique container is made anew.
@@ -47,11 +47,11 @@ func (r Restored) text(now time.Time) string {
 }
 
 // latest is what a unique container is made from whose data are in its backups.
-func (h create) latest(ctx context.Context, o *operation, counts func(protocol.HostID, protocol.Epoch) bool) (*container.Image, error) {
+func (h create) latest(ctx context.Context, o *operation, order *protocol.CreateArgs) (*container.Image, error) {
 	if o.cfg.Backups == nil {
 		return nil, fmt.Errorf("%w: this host has no backups", actions.CodeUnsupported)
 	}
-	r, img, err := o.cfg.Backups.Latest(ctx, container.CTID(o.rec.CTID.String()), counts)
+	r, img, err := o.cfg.Backups.Latest(ctx, container.CTID(o.rec.CTID.String()), order)
 	if err != nil {
 		return nil, fmt.Errorf("make it of its newest backup: %w", err)
 	}
