@@ -343,8 +343,9 @@ func (m *mover) nothingLost(ctx context.Context) error {
 	return nil
 }
 
-// errEnded: a person has started or stopped the container on its first host since.
-var errEnded = errors.New("a person has ended the move")
+// errEnded: a person, or another command that moves it, has started or stopped the container on
+// its first host since.
+var errEnded = errors.New("the move was ended")
 
 // still asks the first host whether the move is under way. One that has the container no more
 // says nothing against it.
@@ -356,7 +357,7 @@ func (m *mover) still(ctx context.Context) error {
 	case err != nil:
 		return err
 	case d.Moving == nil || d.Moving.To != string(m.to):
-		return fmt.Errorf("%w: container %s was started or stopped on %s meanwhile", errEnded, m.ref.Name, m.ref.Host)
+		return fmt.Errorf("%w: a person, or another hostler ct move of container %s, has started or stopped it on %s meanwhile", errEnded, m.ref.Name, m.ref.Host)
 	}
 	return nil
 }
