@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,10 +36,15 @@ func (r *Runtime) Create(ctx context.Context, spec container.CreateSpec) error {
 		if spec.Image != nil {
 			return restore(ctx, r, spec)
 		}
-		if there, err := r.known(ctx, spec.Name, spec.CTID); err != nil || there {
-			return err
+		image, err := r.Images().here(ctx, spec.Template, spec.Pull)
+		if err != nil || image == "" { // it may not be asked for, if an attempt before has made the container
+			if _, there, err := r.known(ctx, spec.Name, spec.CTID); err != nil || there {
+				return err
+			}
 		}
-		image, err := r.Images().fetched(ctx, spec.Template, spec.Pull)
+		if err == nil && image == "" {
+			image, err = r.Images().fetch(ctx, spec.Template, spec.Pull)
+		}
 		if err != nil {
 			return err
 		}
@@ -50,7 +56,8 @@ func (r *Runtime) Create(ctx context.Context, spec container.CreateSpec) error {
 func (r *Runtime) make(ctx context.Context, spec container.CreateSpec, image string) error {
 	r.making.Lock()
 	defer r.making.Unlock()
-	if there, err := r.known(ctx, spec.Name, spec.CTID); err != nil || there {
+	all, there, err := r.known(ctx, spec.Name, spec.CTID)
+	if err != nil || there {
 		return err
 	}
 	body, err := r.body(spec, image)
@@ -58,7 +65,7 @@ func (r *Runtime) make(ctx context.Context, spec container.CreateSpec, image str
 		return err
 	}
 	if !spec.Privileged {
-		first, err := r.freeIDs(ctx)
+		first, err := r.freeIDs(all)
 		if err != nil {
 			return err
 		}
@@ -77,43 +84,44 @@ func (r *Runtime) make(ctx context.Context, spec container.CreateSpec, image str
 	return err
 }
 
-// known reports whether the container is there already, and refuses if its name or its
-// CTID is another's.
-func (r *Runtime) known(ctx context.Context, name string, id container.CTID) (bool, error) {
-	twin, err := r.byCTID(ctx, id)
-	if err != nil {
-		return false, err
+// known returns all containers, and whether the one of that name and CTID is there already.
+// It refuses if the name or the CTID is another's.
+func (r *Runtime) known(ctx context.Context, name string, id container.CTID) (all []listed, there bool, err error) {
+	if all, err = r.listAll(ctx, nil); err != nil {
+		return nil, false, err
 	}
-	if twin != nil {
-		if twin.name() != name {
-			return false, fmt.Errorf("%w: %s is called %s", container.ErrExists, id, twin.name())
-		}
-		return true, nil
-	}
-	_, err = r.inspect(ctx, name)
+	of, err := twin(ctx, r, all, id)
 	switch {
-	case err == nil:
-		return false, fmt.Errorf("%w: the name %s is taken", container.ErrExists, name)
-	case errors.Is(err, container.ErrNotFound):
-		return false, nil
+	case err != nil:
+		return nil, false, err
+	case of != nil && of.name() != name:
+		return nil, false, fmt.Errorf("%w: %s is called %s", container.ErrExists, id, of.name())
+	case of != nil:
+		return all, true, nil
+	case slices.ContainsFunc(all, func(l listed) bool { return l.name() == name }):
+		return nil, false, fmt.Errorf("%w: the name %s is taken", container.ErrExists, name)
 	}
-	return false, err
+	return all, false, nil
 }
 
 // byCTID returns the container of that id; nil if there is none.
 func (r *Runtime) byCTID(ctx context.Context, id container.CTID) (*listed, error) {
-	all, err := r.list(ctx, map[string][]string{"label": {labelCTID + "=" + string(id)}})
+	all, err := r.listAll(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	if len(all) > 0 {
-		return &all[0], nil
-	}
-	if all, err = r.list(ctx, nil); err != nil {
-		return nil, err
+	return twin(ctx, r, all, id)
+}
+
+// twin is byCTID among all containers.
+func twin(ctx context.Context, r *Runtime, all []listed, id container.CTID) (*listed, error) {
+	for _, l := range all {
+		if !l.aside() && l.Labels[labelCTID] == string(id) {
+			return &l, nil
+		}
 	}
 	for _, l := range all { // of one that was adopted, its labels do not tell
-		if l.Labels[labelCTID] != "" {
+		if l.aside() || l.Labels[labelCTID] != "" {
 			continue
 		}
 		d, err := r.inspect(ctx, l.ID)
@@ -228,14 +236,10 @@ func firstID(labels map[string]string) (uint32, error) {
 	return uint32(first), err
 }
 
-// freeIDs finds ids that no container has. The labels are the allocator: a container
+// freeIDs finds ids that none of all containers has. The labels are the allocator: a container
 // appears with them, so nothing is given twice, and nothing is lost with a creation
 // that was cut short.
-func (r *Runtime) freeIDs(ctx context.Context) (uint32, error) {
-	all, err := r.listAll(ctx, map[string][]string{"label": {labelIDs}})
-	if err != nil {
-		return 0, err
-	}
+func (r *Runtime) freeIDs(all []listed) (uint32, error) {
 	used := make(map[uint64]bool)
 	for _, l := range all {
 		if first, err := firstID(l.Labels); err == nil && first > 0 {

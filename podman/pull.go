@@ -19,22 +19,37 @@ import (
 // container is made from the id: so it is of what was pulled, whatever is called so
 // afterwards.
 func (i Images) fetched(ctx context.Context, name, pull string) (string, error) {
+	if id, err := i.here(ctx, name, pull); err != nil || id != "" {
+		return id, err
+	}
+	return i.fetch(ctx, name, pull)
+}
+
+// here is fetched of an image that is not to be pulled; empty if it is.
+func (i Images) here(ctx context.Context, name, pull string) (string, error) {
 	if !container.IsOCI(name) && !container.IsWord(name) {
 		return "", fmt.Errorf("%w: podman makes containers of images of registries alone, and %s is none; use LXC", container.ErrUnsupported, name)
 	}
-	policy := container.PullAlways
-	if pull != container.PullAlways || container.IsLocalImage(name) {
-		id, err := i.id(ctx, name)
-		if !errors.Is(err, container.ErrNotFound) {
-			return id, err
-		}
-		if container.IsLocalImage(name) {
-			return "", fmt.Errorf("%w: podman has no image %s; it is made on a host, by hostler image promote or import, and no registry has it. If LXC has it, ask with --runtime lxc", container.ErrNotFound, name)
-		}
-		if pull == container.PullNever {
-			return "", fmt.Errorf("%w: this host does not have the image %s, and may not fetch it for this container", container.ErrNotFound, name)
-		}
-		policy = container.PullMissing
+	if pull == container.PullAlways && !container.IsLocalImage(name) {
+		return "", nil
+	}
+	id, err := i.id(ctx, name)
+	switch {
+	case !errors.Is(err, container.ErrNotFound):
+		return id, err
+	case container.IsLocalImage(name):
+		return "", fmt.Errorf("%w: podman has no image %s; it is made on a host, by hostler image promote or import, and no registry has it. If LXC has it, ask with --runtime lxc", container.ErrNotFound, name)
+	case pull == container.PullNever:
+		return "", fmt.Errorf("%w: this host does not have the image %s, and may not fetch it for this container", container.ErrNotFound, name)
+	}
+	return "", nil
+}
+
+// fetch has podman pull an image.
+func (i Images) fetch(ctx context.Context, name, pull string) (string, error) {
+	policy := container.PullMissing
+	if pull == container.PullAlways {
+		policy = pull
 	}
 	body, err := i.api.open(ctx, http.MethodPost, "/images/pull", url.Values{"reference": {name}, "policy": {policy}}, nil)
 	if err != nil {
