@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"strings"
 
@@ -339,26 +340,61 @@ func decode(text []byte) (m Manifest, err error) {
 
 // copyTo copies the archive from a file, and holds it against the manifest.
 func (m *Manifest) copyTo(ctx context.Context, to io.Writer, f io.ReaderAt) error {
-	sum, buffer := sha256.New(), make([]byte, 1<<20)
-	r := io.NewSectionReader(f, 0, m.Bytes)
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		n, err := r.Read(buffer)
-		sum.Write(buffer[:n])
-		if _, bad := to.Write(buffer[:n]); bad != nil {
-			return bad
-		}
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
+	sum := sha256.New()
+	if err := readAll(ctx, io.MultiWriter(sum, to), f, m.Bytes); err != nil {
+		return err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != m.SHA256 {
 		return fmt.Errorf("%w: its archive was changed: it has the digest %s, and its manifest says %s", ErrArchive, got, m.SHA256)
 	}
 	return nil
+}
+
+// readAll copies the beginning of a file. Its blocks are small enough to stay in the cache of a
+// processor.
+func readAll(ctx context.Context, to io.Writer, f io.ReaderAt, size int64) error {
+	r, buffer := io.NewSectionReader(f, 0, size), make([]byte, 256<<10)
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, err := r.Read(buffer)
+		if _, bad := to.Write(buffer[:n]); bad != nil {
+			return bad
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// written is what was written to a file, by its hash under a key that no one else knows. It takes
+// an eighth of the time of a SHA-256, and is enough to tell what went wrong on the way to the
+// file and back.
+type written struct {
+	maphash.Hash
+	n int64
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	w.n += int64(len(p))
+	return w.Hash.Write(p)
+}
+
+// check returns a check that a file is what was written.
+func (w *written) check(ctx context.Context) func(*Manifest, file) error {
+	return func(_ *Manifest, f file) error {
+		var again maphash.Hash
+		again.SetSeed(w.Seed())
+		if err := readAll(ctx, &again, f, w.n); err != nil {
+			return err
+		}
+		if f.stat().size != w.n || again.Sum64() != w.Sum64() {
+			return fmt.Errorf("%w: it is not what was written to it", ErrArchive)
+		}
+		return nil
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -57,3 +59,34 @@ func TestAside(t *testing.T) {
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestWritten: a file is what was written to it, whole and nothing else.
+func TestWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	var w written
+	for rest := text; len(rest) > 0; rest = rest[min(len(rest), 1000):] {
+		if n, err := w.Write(rest[:min(len(rest), 1000)]); err != nil || n == 0 {
+			t.Fatal(err)
+		}
+	}
+	flipped := bytes.Clone(text)
+	flipped[len(flipped)-1] ^= 1
+	for what, is := range map[string][]byte{"": text, "flipped": flipped, "cut short": text[1:], "longer": append(bytes.Clone(text), 0), "empty": nil} {
+		if err := os.WriteFile(path, is, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		i, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.check(t.Context())(nil, local{f, i}); what == "" && err != nil || what != "" && !errors.Is(err, ErrArchive) {
+			t.Errorf("a file that is %s: %v", what, err)
+		}
+	}
+}

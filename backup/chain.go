@@ -290,8 +290,9 @@ func (s Store) CreateNext(ctx context.Context, name, root string, ids container.
 			m.Parent = &Parent{Name: base.Name, SHA256: base.sum, Depth: base.depth() + 1}
 		}
 	}
+	var all written
 	_, err = s.put(ctx, name, m, func(to io.Writer, m Manifest) (Manifest, error) {
-		m, err := writeTree(ctx, to, Tree{Root: root, IDs: ids, change: c, below: below}, m, s.signer(m), s.By)
+		m, err := writeTree(ctx, io.MultiWriter(to, &all), Tree{Root: root, IDs: ids, change: c, below: below}, m, s.signer(m), s.By)
 		if err == nil && m.Parent != nil {
 			err = s.stillThere(ctx, m.Parent)
 		}
@@ -300,7 +301,7 @@ func (s Store) CreateNext(ctx context.Context, name, root string, ids container.
 	if err != nil {
 		return b, why, err
 	}
-	if b, err = s.fetch(ctx, name, discard); err != nil { // what is on the disk is what was written
+	if b, err = s.fetch(ctx, name, all.check(ctx)); err != nil { // what is on the disk is what was written
 		return b, why, err
 	}
 	b.Chain, b.ChainBytes = 1, b.Size

@@ -183,7 +183,7 @@ func (s Store) List(ctx context.Context) (all []Backup, err error) {
 // of one in a directory beside the file, and of one at a target also on the host itself.
 func (s Store) Verify(ctx context.Context, name string) (Backup, error) {
 	all, err := s.parts(ctx, name, func(name string) (Backup, string, error) {
-		b, err := s.fetch(ctx, name, discard)
+		b, err := s.fetch(ctx, name, whole(ctx))
 		return b, "", err
 	})
 	if len(all) == 0 {
@@ -192,11 +192,13 @@ func (s Store) Verify(ctx context.Context, name string) (Backup, error) {
 	return all[len(all)-1].Backup, err
 }
 
-func discard(Manifest) (io.Writer, error) { return io.Discard, nil }
+// whole is a check that an archive is the one that its manifest tells of.
+func whole(ctx context.Context) func(*Manifest, file) error {
+	return func(m *Manifest, f file) error { return m.copyTo(ctx, io.Discard, f) }
+}
 
-// fetch verifies all of a backup, while it copies the archive to where its manifest, which is
-// verified before, lets it be copied.
-func (s Store) fetch(ctx context.Context, name string, where func(Manifest) (io.Writer, error)) (Backup, error) {
+// fetch verifies all of a backup: its manifest, and then by check its archive.
+func (s Store) fetch(ctx context.Context, name string, check func(*Manifest, file) error) (Backup, error) {
 	f, err := s.open(ctx, name)
 	if err != nil {
 		return Backup{}, s.found(ctx, name, err)
@@ -205,10 +207,7 @@ func (s Store) fetch(ctx context.Context, name string, where func(Manifest) (io.
 	i := f.stat()
 	m, err := Read(f, i.size, s.Key)
 	if err == nil {
-		var to io.Writer
-		if to, err = where(m); err == nil {
-			err = m.copyTo(ctx, to, f)
-		}
+		err = check(&m, f)
 	}
 	if err != nil {
 		return Backup{}, s.found(ctx, name, err)
@@ -295,13 +294,14 @@ func (p Packed) at(path string) container.Layer {
 // archive verifies a backup, and returns the path of a file that begins with its archive.
 func (s Store) archive(ctx context.Context, name string) (b Backup, path string, err error) {
 	var out *temporary
-	b, err = s.fetch(ctx, name, func(m Manifest) (io.Writer, error) {
+	b, err = s.fetch(ctx, name, func(m *Manifest, f file) (err error) {
 		if s.bucket == nil || m.Encrypted != nil {
-			return io.Discard, nil
+			return m.copyTo(ctx, io.Discard, f)
 		}
-		var err error
-		out, err = s.temporary("fetched-")
-		return out, err
+		if out, err = s.temporary("fetched-"); err != nil {
+			return err
+		}
+		return m.copyTo(ctx, out, f)
 	})
 	switch {
 	case err != nil && out != nil:

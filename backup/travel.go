@@ -244,7 +244,7 @@ func another(name, why string) error {
 
 // same verifies the backup of the store that is a part, which lies on those that are here.
 func (c *coming) same(ctx context.Context, p arrival) (Backup, error) {
-	b, err := c.at.fetch(ctx, p.Name, discard)
+	b, err := c.at.fetch(ctx, p.Name, whole(ctx))
 	if errors.Is(err, ErrArchive) {
 		return b, another(p.Name, err.Error())
 	}

@@ -107,8 +107,9 @@ type Cloner interface {
 	// and machine id. Template, Image, Pull and Privileged are those of from. What
 	// Create says of names, CTIDs, interruptions and durability holds, but that a clone
 	// may get the files once more if it is asked for again: it must not run before.
-	// A source that is not there is ErrNotFound, a foreign one ErrUnsupported.
-	Clone(ctx context.Context, from string, spec CreateSpec) error
+	// A source that is not there is ErrNotFound, a foreign one ErrUnsupported. It returns
+	// what Inspect would say of the clone then, or the zero Info if that is not known.
+	Clone(ctx context.Context, from string, spec CreateSpec) (Info, error)
 }
 
 // Adopter is a runtime that can take over containers that it did not make.

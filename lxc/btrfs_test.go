@@ -72,14 +72,14 @@ func TestBtrfs(t *testing.T) {
 		t.Fatal(err)
 	}
 	clone := m.specs()
-	if err := m.Clone(t.Context(), spec.Name, clone); err != nil {
+	if _, err := m.Clone(t.Context(), spec.Name, clone); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(at(clone.Name), "inner")); err != nil {
 		t.Fatal(err)
 	}
 	again := m.specs()
-	if err := m.Clone(t.Context(), clone.Name, again); err != nil {
+	if _, err := m.Clone(t.Context(), clone.Name, again); err != nil {
 		t.Fatal(err)
 	}
 	m.start(t, again.Name)

@@ -286,9 +286,9 @@ func (r *Runtime) Rehost(ctx context.Context, name, hostname string, id containe
 }
 
 // Clone implements container.Cloner.
-func (r *Runtime) Clone(ctx context.Context, from string, spec container.CreateSpec) error {
-	_, err := r.call(ctx, wire.OpClone, r.cfg.Deadlines.Create, wire.Request{Name: from, Create: &spec})
-	return err
+func (r *Runtime) Clone(ctx context.Context, from string, spec container.CreateSpec) (container.Info, error) {
+	a, err := r.call(ctx, wire.OpClone, r.cfg.Deadlines.Create, wire.Request{Name: from, Create: &spec})
+	return after(a), err
 }
 
 // Adopt implements container.Adopter.

@@ -205,7 +205,8 @@ func TestShared(t *testing.T) {
 	wants(a.Name, "etc/passwd", "none")
 
 	c := m.specs()
-	must(m.Clone(ctx, a.Name, c))
+	_, err = m.Clone(ctx, a.Name, c)
+	must(err)
 	wants(c.Name, "etc/mine", a.Name)
 	wants(c.Name, "etc/passwd", "none")
 	wants(c.Name, "etc/hostname", c.Name+"\n")

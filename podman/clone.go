@@ -12,8 +12,8 @@ import (
 // Clone implements container.Cloner: a container of the same image, with a copy of the
 // layer that holds what the other one has changed. Podman's own commit would pack and
 // unpack that, and leave an image behind.
-func (r *Runtime) Clone(ctx context.Context, from string, spec container.CreateSpec) error {
-	return r.change(ctx, "clone", spec.Name, createTime, func(ctx context.Context) error {
+func (r *Runtime) Clone(ctx context.Context, from string, spec container.CreateSpec) (info container.Info, err error) {
+	err = r.change(ctx, "clone", spec.Name, createTime, func(ctx context.Context) error {
 		source, err := r.inspect(ctx, from)
 		switch {
 		case err != nil:
@@ -51,6 +51,14 @@ func (r *Runtime) Clone(ctx context.Context, from string, spec container.CreateS
 		if err != nil {
 			return err
 		}
-		return into.Replace(ctx, layer.Tree, shift, rootfs.Renew)
+		if err := into.Replace(ctx, layer.Tree, shift, rootfs.Renew); err != nil {
+			return err
+		}
+		info = made.info()
+		return nil
 	})
+	if err != nil {
+		return container.Info{}, err
+	}
+	return info, nil
 }

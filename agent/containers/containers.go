@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -131,6 +133,7 @@ type Containers struct {
 	backed   backed
 	staying  staying
 	removing map[string]bool // volumes, by name
+	starting sync.Map        // names of containers that we are starting; any goroutine's
 }
 
 // Counters count since New. They may be read by any goroutine.
@@ -318,10 +321,5 @@ func (c *Containers) used(name protocol.ContainerName) bool {
 
 // sorted returns the managed containers by name.
 func (c *Containers) sorted() []*managed {
-	all := make([]*managed, 0, len(c.managed))
-	for _, m := range c.managed {
-		all = append(all, m)
-	}
-	slices.SortFunc(all, func(x, y *managed) int { return cmp.Compare(x.rec.Name, y.rec.Name) })
-	return all
+	return slices.SortedFunc(maps.Values(c.managed), func(x, y *managed) int { return cmp.Compare(x.rec.Name, y.rec.Name) })
 }

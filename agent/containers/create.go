@@ -179,14 +179,13 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 			err = o.produce(ctx, spec)
 		}
 	}
+	if err == nil && len(o.rec.Settings.Opening) > 0 {
+		if err = o.open(ctx, ports(h)); err == nil {
+			opened(&o.rec)
+		}
+	}
 	if err != nil {
 		return queue.Change{}, err
-	}
-	if len(o.rec.Settings.Opening) > 0 {
-		if err := o.open(ctx, ports(h)); err != nil {
-			return queue.Change{}, err
-		}
-		opened(&o.rec)
 	}
 	o.rec.Made = true
 	if argsOf(o.spec).Start {
@@ -196,7 +195,7 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 }
 
 // produce has the runtime make the container.
-func (o *operation) produce(ctx context.Context, spec container.CreateSpec) error {
+func (o *operation) produce(ctx context.Context, spec container.CreateSpec) (err error) {
 	if o.spec.Kind != protocol.KindClone {
 		return o.runtime.(container.Creator).Create(ctx, spec)
 	}
@@ -204,7 +203,8 @@ func (o *operation) produce(ctx context.Context, spec container.CreateSpec) erro
 	if !ok {
 		return unsupported(o, "clone")
 	}
-	return c.Clone(ctx, string(o.source), spec)
+	o.seen, err = c.Clone(ctx, string(o.source), spec)
+	return err
 }
 
 // unmake forgets a container that could not be made, unless its user has to destroy
@@ -213,6 +213,7 @@ func (o *operation) unmake(ctx context.Context, why error) (queue.Change, error)
 	if o.rec.Made {
 		return queue.Change{}, why // by an action before this one
 	}
+	o.seen = container.Info{} // as a clone it may have been seen
 	if left := o.remove(ctx, why); left != nil {
 		return queue.Change{}, fmt.Errorf("%w; what it left cannot be removed: %w", why, left)
 	}
@@ -236,8 +237,7 @@ func (o *operation) remove(ctx context.Context, why error) error {
 		return err
 	}
 	// A container that is half made is not found, and yet destroyed.
-	err = o.runtime.(container.Creator).Destroy(ctx, name)
-	if errors.Is(err, container.ErrNotFound) {
+	if err = o.runtime.(container.Creator).Destroy(ctx, name); errors.Is(err, container.ErrNotFound) {
 		return nil
 	}
 	return err

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/time/rate"
+
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
@@ -66,10 +68,10 @@ func (c ports) apply(ctx context.Context) (failed map[string]error, err error) {
 	return c.cfg.Network.Apply(ctx, nets, all, names)
 }
 
-// keep applies them whenever it is asked to, and so after each look: what others
-// have flushed comes back.
+// keep applies them whenever it is asked to, as often as looks may begin, and so after each
+// look: what others have flushed comes back.
 func (c ports) keep(ctx context.Context) {
-	for {
+	for limit := rate.NewLimiter(rate.Every(lookPause), lookBurst); limit.Wait(ctx) == nil; {
 		select {
 		case <-ctx.Done():
 			return

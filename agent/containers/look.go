@@ -83,10 +83,14 @@ func (c *Containers) look(ctx context.Context, r container.Runtime, poke <-chan 
 	}
 }
 
-// watch asks for a look at every change, whatever caused it. A runtime that
-// cannot be watched is looked at every Config.CheckEvery all the same.
+// watch asks for a look at every change, whatever caused it, but a start of our own. A runtime
+// that cannot be watched is looked at every Config.CheckEvery all the same.
 func (c *Containers) watch(ctx context.Context, kind container.Kind, w container.Watcher, poke chan<- struct{}) {
-	err := w.Watch(ctx, func() { wake(poke) }, func(container.Event) { wake(poke) })
+	err := w.Watch(ctx, func() { wake(poke) }, func(e container.Event) {
+		if _, ours := c.starting.Load(e.Name); !ours || e.State != container.StateStarting && e.State != container.StateRunning {
+			wake(poke) // else the end of our start tells
+		}
+	})
 	if ctx.Err() == nil {
 		c.cfg.Log.Warn("containers cannot be watched; they are looked at from time to time", "runtime", string(kind), "error", err)
 	}

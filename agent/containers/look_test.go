@@ -19,6 +19,8 @@ type watched struct {
 	seen    atomic.Int64 // that the last look has seen
 	looks   chan time.Time
 	event   func()
+	tell    func(container.Event)
+	by      *Containers
 }
 
 func (w *watched) Kind() container.Kind { return container.KindLXC }
@@ -30,6 +32,7 @@ func (w *watched) List(context.Context) ([]container.Info, error) {
 }
 
 func (w *watched) Watch(ctx context.Context, _ func(), handle func(container.Event)) error {
+	w.tell = handle
 	w.event = func() {
 		w.changes.Add(1)
 		handle(container.Event{Name: "web", State: container.StateStopped})
@@ -46,6 +49,7 @@ func watching(t *testing.T, test func(*watched)) {
 		l := loop.New(loop.Config{Boot: "boot", BootMS: func() int64 { return time.Now().UnixMilli() }, Now: time.Now, Log: log})
 		defer l.Begin(ctx, ctx)()
 		c := New(Config{Loop: l, Runtimes: []container.Runtime{w}, Seen: func() {}, Log: log})
+		w.by = c
 		ended := make(chan struct{})
 		go func() { c.Run(ctx); close(ended) }()
 		go func() {
@@ -99,4 +103,35 @@ func TestLookInStorm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOwnStartNeedsNoLook: what a runtime tells of a start of ours is told by the end of that,
+// too, and nothing else is passed over.
+func TestOwnStartNeedsNoLook(t *testing.T) {
+	watching(t, func(w *watched) {
+		w.by.starting.Store("web", nil)
+		for _, e := range []struct {
+			container.Event
+			looks int
+		}{
+			{container.Event{Name: "web", State: container.StateStarting}, 0},
+			{container.Event{Name: "web", State: container.StateRunning}, 0},
+			{container.Event{Name: "db", State: container.StateRunning}, 1},
+			{container.Event{Name: "web", State: container.StateStopping}, 1},
+			{container.Event{}, 1},
+		} {
+			w.tell(e.Event)
+			<-time.After(lookPause)
+			synctest.Wait()
+			if n := len(w.looks); n != e.looks {
+				t.Errorf("%+v caused %d looks, want %d", e.Event, n, e.looks)
+			}
+			for len(w.looks) > 0 {
+				<-w.looks
+			}
+		}
+		w.by.starting.Delete("web")
+		w.tell(container.Event{Name: "web", State: container.StateRunning})
+		<-w.looks
+	})
 }

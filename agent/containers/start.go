@@ -45,7 +45,10 @@ func (o *operation) start(ctx context.Context) (err error) {
 	if err := o.prepared(ctx); err != nil {
 		return err
 	}
-	if o.seen, err = o.startLimited(ctx); err != nil {
+	o.contact.starting.Store(string(o.rec.Name), nil)
+	o.seen, err = o.startLimited(ctx)
+	o.contact.starting.Delete(string(o.rec.Name))
+	if err != nil {
 		return err
 	}
 	if err := o.holdAsItRuns(ctx); err != nil {
@@ -60,4 +63,13 @@ func (o *operation) start(ctx context.Context) (err error) {
 // startNow starts a container, which is to run from now on.
 func (o *operation) startNow(ctx context.Context) (queue.Change, error) {
 	return queue.Change{}, o.start(ctx)
+}
+
+// restart stops a container and starts it again. It is to run from now on, so an
+// attempt that was cut short between the two leaves nothing stopped.
+func (o *operation) restart(ctx context.Context) (c queue.Change, err error) {
+	if c, err = o.stop(ctx); err != nil {
+		return c, err
+	}
+	return c, o.start(ctx)
 }

@@ -338,8 +338,8 @@ func (f *Fake) Create(ctx context.Context, spec container.CreateSpec) error {
 }
 
 // Clone implements container.Cloner.
-func (f *Fake) Clone(ctx context.Context, from string, spec container.CreateSpec) error {
-	return f.do(ctx, OpClone, spec.Name, func() error {
+func (f *Fake) Clone(ctx context.Context, from string, spec container.CreateSpec) (info container.Info, err error) {
+	err = f.do(ctx, OpClone, spec.Name, func() error {
 		c, err := f.find(from)
 		switch {
 		case err != nil:
@@ -348,8 +348,17 @@ func (f *Fake) Clone(ctx context.Context, from string, spec container.CreateSpec
 			return container.ErrUnsupported
 		}
 		spec.Template, spec.Privileged = c.info.Template, c.info.Privileged
-		return f.make(spec)
+		if err := f.make(spec); err != nil {
+			return err
+		}
+		c, err = f.find(spec.Name)
+		info = c.copy()
+		return err
 	})
+	if err != nil {
+		return container.Info{}, err
+	}
+	return info, nil
 }
 
 // Rehost implements container.Rehoster.

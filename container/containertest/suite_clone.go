@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/hostler-io/hostler/container"
@@ -51,16 +52,21 @@ func testClone(t *testing.T, f *fixture) {
 	} {
 		bad := spec
 		bad.Name = c.name
-		if err := cloner.Clone(f.ctx, c.from, bad); err == nil || c.want != nil && !errors.Is(err, c.want) {
+		if _, err := cloner.Clone(f.ctx, c.from, bad); err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", why, err)
 		}
 	}
+	var told container.Info
 	for range 2 {
-		if err := cloner.Clone(f.ctx, source.Name, spec); err != nil {
+		var err error
+		if told, err = cloner.Clone(f.ctx, source.Name, spec); err != nil {
 			t.Fatal(err)
 		}
 	}
 	clone := f.wantState(t, spec.Name, container.StateStopped)
+	if told.Name != "" && !reflect.DeepEqual(told, clone) {
+		t.Errorf("the clone was told to be %+v, and is %+v", told, clone)
+	}
 	if clone.CTID != spec.CTID || clone.MAC != spec.Network.MAC || clone.Template != before.Template || clone.Privileged != before.Privileged {
 		t.Errorf("the clone of %+v is %+v", before, clone)
 	}

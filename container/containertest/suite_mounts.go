@@ -69,7 +69,7 @@ func testMounts(t *testing.T, f *fixture) {
 	}
 	copied := f.Spec()
 	f.remove(t, copied.Name)
-	if err := f.Runtime.(container.Cloner).Clone(f.ctx, spec.Name, copied); err != nil {
+	if _, err := f.Runtime.(container.Cloner).Clone(f.ctx, spec.Name, copied); err != nil {
 		t.Fatal(err)
 	}
 	if info := f.start(t, copied.Name); f.root(t, copied.Name) != "" {

@@ -88,6 +88,9 @@ func archive(root string, a *archiving) (entries int, err error) {
 	return a.entries, a.out.Close()
 }
 
+// bufferBytes are as many as zstd compresses at a time.
+const bufferBytes = 128 << 10
+
 type archiving struct {
 	ctx     context.Context // of the archive
 	ids     container.IDRange
@@ -97,6 +100,7 @@ type archiving struct {
 	bytes   int64                                   // of all files, holes counted
 	anew    bool                                    // what is the container's alone is left out
 	changed func(name string, st *unix.Stat_t) bool // nil: all belongs in it
+	buffer  []byte                                  // files go through it
 	// keys and identities are the files that are the container's alone.
 	keys, identities map[inode]bool
 }
@@ -173,7 +177,10 @@ func (a *archiving) put(e *tree.Entry) error {
 	if content == nil {
 		return nil
 	}
-	n, err := io.Copy(a.out, io.LimitReader(content, h.Size))
+	if a.buffer == nil {
+		a.buffer = make([]byte, bufferBytes)
+	}
+	n, err := io.CopyBuffer(a.out, io.LimitReader(content, h.Size), a.buffer)
 	if err == nil && n < h.Size { // it was cut short meanwhile: the archive has told its length
 		_, err = io.CopyN(a.out, zeros{}, h.Size-n)
 	}

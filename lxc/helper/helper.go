@@ -114,7 +114,7 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 		if req.Create == nil {
 			return wire.Answer{}, errors.New("clone without a specification")
 		}
-		return wire.Answer{}, cloning{h}.clone(req.Name, *req.Create)
+		return h.seenAfter(req.Create.Name, cloning{h}.clone(req.Name, *req.Create))
 	case wire.OpAdopt:
 		return h.seenAfter(req.Name, adopting{h}.adopt(req.Name, req.CTID))
 	case wire.OpDisown:
