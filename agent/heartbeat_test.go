@@ -77,3 +77,28 @@ func TestFiguresAreTold(t *testing.T) {
 		})
 	})
 }
+
+// TestSleepIsTold: that the host will sleep is told at once, each lease tells what is left of
+// it, and a person can take it back.
+func TestSleepIsTold(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		told := func(when string, want time.Duration) {
+			t.Helper()
+			w.coord.see(func() {
+				if got := time.Duration(w.coord.sleepMS) * time.Millisecond; got > want || got < want-31*time.Second || want == 0 && got != 0 {
+					t.Errorf("%s the newest lease tells of %s, want %s", when, got, want)
+				}
+			})
+		}
+		w.pass(10 * time.Second)
+		told("at first", 0)
+		agent.Sleep(w.agent, time.Hour)
+		w.pass(time.Second)
+		told("at once", time.Hour)
+		w.pass(20 * time.Minute)
+		told("20 minutes later", 40*time.Minute)
+		agent.Sleep(w.agent, 0)
+		w.pass(time.Second)
+		told("taken back,", 0)
+	})
+}

@@ -41,6 +41,7 @@ type peer struct {
 	kept      uint64 // the heartbeat that receipts name
 	deaf      bool   // receipts name no heartbeat
 	leases    int
+	sleepMS   int64                // of the newest
 	grants    []protocol.LeaseHeld // what the next grants name
 	acks      int
 	out       map[protocol.FD][]byte
@@ -120,6 +121,9 @@ func (c *peer) take(topic string, payload []byte) {
 	case protocol.ChannelLease:
 		c.leases++
 		c.heard = m.Header.Seq
+		var l protocol.Lease
+		decode(&l)
+		c.sleepMS = l.SleepMS
 		g := protocol.Grant{Header: c.header(protocol.TypeGrant), TTLms: 90_000, Held: c.grants}
 		g.Seq, g.Heard = c.next(), c.heard
 		c.down(protocol.ChannelGrant, g)

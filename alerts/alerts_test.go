@@ -93,6 +93,38 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestGap: a sample after a gap, in which the host slept or could not measure, is one look
+// after all the others: it neither raises nor clears an alert by itself.
+func TestGap(t *testing.T) {
+	j := alerts.New(rules(t, "web ram=80%/60s"), nil)
+	after := func(gap time.Duration, share float64) []alerts.Change {
+		s := sample("web", share)
+		s.Span = gap
+		return j.Judge(s)
+	}
+	if got := after(8*time.Hour, 90); len(got) != 0 {
+		t.Errorf("one look after a night raises %+v", got)
+	}
+	if got := feed(j, "web", 90, 90); len(got) != 0 {
+		t.Errorf("45 s of measuring raise %+v", got)
+	}
+	if got := feed(j, "web", 90); len(got) != 1 || !got[0].Raised {
+		t.Fatalf("after a minute: %+v", got)
+	}
+	if got := after(8*time.Hour, 10); len(got) != 0 {
+		t.Errorf("one look after a night clears %+v", got)
+	}
+	if got := feed(j, "web", 90, 90); len(got) != 0 {
+		t.Errorf("still above: %+v", got)
+	}
+	if got := after(20*time.Second, 10); len(got) != 0 {
+		t.Errorf("a sample that was late: %+v", got)
+	}
+	if got := feed(j, "web", 10, 10, 10); len(got) != 1 || got[0].Raised {
+		t.Errorf("after a minute below: %+v", got)
+	}
+}
+
 func TestTargets(t *testing.T) {
 	j := alerts.New(rules(t, "* ram=80%/15s", "host load=0.5/15s"), nil)
 	got := feed(j, "web", 90)
@@ -144,7 +176,7 @@ func TestAlternates(t *testing.T) {
 
 // TestNeverFires: a rule about a quantity that is not measured is refused.
 func TestNeverFires(t *testing.T) {
-	for _, quantity := range []string{"disk=80%", "inodes=80%", "swap=80%", "load=4", "temperature=80"} {
+	for _, quantity := range []string{"inodes=80%", "swap=80%", "load=4", "temperature=80"} {
 		for _, target := range []string{"web", "*"} {
 			if _, err := alerts.Parse(target + " " + quantity); err == nil || !strings.Contains(err.Error(), "is measured of hosts alone") {
 				t.Errorf("%s %s: %v", target, quantity, err)
@@ -152,7 +184,7 @@ func TestNeverFires(t *testing.T) {
 		}
 		rules(t, "host "+quantity)
 	}
-	rules(t, "* cpu=80% ram=80% tasks=100 psi-io=50% restarts=3")
+	rules(t, "* cpu=80% ram=80% disk=80% tasks=100 psi-io=50% restarts=3")
 }
 
 func FuzzParse(f *testing.F) {

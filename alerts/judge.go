@@ -21,6 +21,10 @@ func Ours(id string) bool { return strings.HasPrefix(id, prefix) }
 // maxAlerts bounds how many alerts are raised at a time: what is beyond has one cause.
 const maxAlerts = 1000
 
+// maxSpan is how far a sample may be from the one before, so that the time between them counts.
+// After a longer gap, in which the host slept or could not measure, it counts as one sample.
+const maxSpan = 2 * metrics.Interval
+
 // Change raises or clears an alert. Its id stays the same as long as its cause.
 type Change struct {
 	ID       string
@@ -69,6 +73,10 @@ func (j *Judge) Judge(s metrics.Sample) []Change {
 		values[v.Series] = v.Mean
 		present[v.Container] = true
 	}
+	span := s.Span
+	if span > maxSpan { // what was between two looks so far apart, nobody knows
+		span = metrics.Interval
+	}
 	var changes []Change
 	alive := make(map[string]bool)
 	for _, r := range j.rules {
@@ -87,7 +95,7 @@ func (j *Judge) Judge(s metrics.Sample) []Change {
 				value = 100 * v.Mean / whole
 			}
 			alive[id] = true
-			if c, ok := j.step(id, r, v.Series, value, s.Span); ok {
+			if c, ok := j.step(id, r, v.Series, value, span); ok {
 				changes = append(changes, c)
 			}
 		}

@@ -156,7 +156,7 @@ func (q quantity) applies(target string) error {
 	case q.where == containerOnly && target == Host:
 		return errors.New("is of a container; name one as the target, or * for each")
 	case target != Host && q.where == anywhere && !(ofContainer(q.metric) && (q.of == "" || ofContainer(q.of))):
-		return errors.New("is measured of hosts alone, for a container has none of its own or no limit of it; write host as the target, or use cpu, ram, tasks or restarts")
+		return errors.New("is measured of hosts alone, for a container has none of its own or no limit of it; write host as the target, or use cpu, ram, disk, tasks or restarts")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -32,8 +33,18 @@ func TestBtrfs(t *testing.T) {
 	if out := w.must(t, "ct", "limit", "edge-01/web", "-o", "csv", "--no-headers"); !strings.Contains(out, "disk,48MiB,48MiB\n") {
 		t.Errorf("the limits are %q", out)
 	}
+	from := w.events.mark()
+	w.must(t, "alert", "rule", "set", "full", "disk=50%/15s", "edge-01/web")
 	fill("edge-01/web", "large").exits(t, 1, "quota exceeded")
+	full := func(kind, text string) {
+		t.Helper()
+		w.event(t, from, "the disk of web", func(e api.Event) bool {
+			return e.Type == kind && e.Object == "measured.disk.warning/web/" && strings.Contains(fmt.Sprint(e.Data), text)
+		})
+	}
+	full("alert.raised", "disk of web is ")
 	w.must(t, "exec", "edge-01/web", "--", "rm", "/root/large")
+	full("alert.cleared", "disk of web is ")
 	w.cli(t, "ct", "limit", "edge-01/web", "disk=4KiB").exits(t, 1, "below present use")
 
 	w.must(t, "snapshot", "create", "edge-01/web", "small")

@@ -3,13 +3,9 @@
 package integration
 
 import (
-	"context"
 	"fmt"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,8 +14,8 @@ import (
 )
 
 // TestSinks has hosts send their samples to real databases, one by the client of
-// InfluxData and with TLS, one by the classic path, and Prometheus scrape the fleet and
-// an agent.
+// InfluxData and with TLS, one by the classic path, and Prometheus scrape the fleet and,
+// with the certificate of a viewer, an agent. Nobody else may scrape that.
 func TestSinks(t *testing.T) {
 	t.Parallel()
 	modern, classic := dbtest.Victoria(t), dbtest.Influx(t, "hostler")
@@ -34,6 +30,8 @@ func TestSinks(t *testing.T) {
 		write(t, h.config(), read(t, h.config())+fmt.Sprintf("\n[metrics.influx]\nurl = %q\nuser = %q\nsecret_file = %q\nseconds = 5\n", db.URL, dbtest.User, secret)+more)
 		h.restart(t, syscall.SIGTERM)
 	}
+	scraped := freeAddress(t)
+	write(t, a.config(), fmt.Sprintf("http.metrics = %q\n", scraped)+read(t, a.config()))
 	sendTo(a, modern, fmt.Sprintf("ca_file = %q\n", modern.CA))
 	sendTo(b, classic, "api = \"v1\"\n")
 	modern.Await(t, "/api/v1/series?match[]="+url.QueryEscape(`hostler_container_memory{host="edge-01",container="web",fleet="lab"}`), `"web"`)
@@ -46,15 +44,7 @@ func TestSinks(t *testing.T) {
 			}
 		}
 	}
-	// The agent has a socket and no port: what forwards to it is the site's business.
-	forward := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "agent" },
-		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", a.socket())
-		}},
-	}
-	agent := httptest.NewServer(forward)
-	t.Cleanup(agent.Close)
+	screen := w.viewer(t, "screen")
 	token := w.path("prometheus.token")
 	write(t, token, w.must(t, "token", "create", "prometheus", "--role", "viewer", "-o", "template={{.secret}}"))
 	p := dbtest.Prometheus(t, fmt.Sprintf(`
@@ -72,13 +62,35 @@ scrape_configs:
     tls_config: {ca_file: %[2]q}
     static_configs: [{targets: [%[3]q]}]
   - job_name: agent
+    scheme: https
+    tls_config: {cert_file: %[5]q, key_file: %[6]q, insecure_skip_verify: true}
     static_configs: [{targets: [%[4]q]}]
-`, token, w.path("coordinator/ca.crt"), w.http, strings.TrimPrefix(agent.URL, "http://")))
+`, token, w.path("coordinator/ca.crt"), w.http, scraped, screen.cert, screen.key))
 	for _, query := range []string{
 		`hostler_fleet_host_up{host="edge-01"} == 1`, `hostler_fleet_host_memory_bytes{host="edge-02"} > 0`, `hostler_fleet_containers{state="running"} == 1`,
 		`hostler_coordinator_hosts{connectivity="online"} == 2`, `hostler_agent_measured_load1 >= 0`, `hostler_agent_connected == 1`,
 		`count(up == 1) == 3`,
 	} {
 		p.Await(t, "/api/v1/query?"+url.Values{"query": {query}}.Encode(), `"value"`)
+	}
+	curl := func(l login, path string) string {
+		t.Helper()
+		args := []string{"-k", "-sS", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}"}
+		if l.cert != "" {
+			args = append(args, "--cert", l.cert, "--key", l.key)
+		}
+		out, _ := exec.CommandContext(t.Context(), "curl", append(args, "https://"+scraped+path)...).Output()
+		return string(out)
+	}
+	for who, l := range map[string]login{"a stranger": {}, "a host": w.tlsOf(t, "edge-02")} {
+		if got := curl(l, "/metrics"); got != "000" {
+			t.Errorf("%s reads the metrics of a host: %s", who, got)
+		}
+	}
+	if got := curl(screen, "/status"); got != "404" {
+		t.Errorf("beside the metrics there is more: %s", got)
+	}
+	if got := a.get(t, "/v1/check"); !strings.Contains(got, "http.metrics "+scraped) {
+		t.Errorf("doctor says nothing of the listener: %s", got)
 	}
 }

@@ -25,6 +25,8 @@ type Container struct {
 	InitPID int
 	// Disk and Inodes are what its root directory takes, see [Usage]; 0 is unknown.
 	Disk, Inodes int64
+	// DiskMax is how much its root directory may take; 0 is no limit.
+	DiskMax int64
 }
 
 // Config says where a Collector reads. The zero value is the running system.
@@ -77,6 +79,7 @@ func (c *Collector) Collect(at time.Time, now time.Duration, containers []Contai
 	c.own, _ = os.Readlink(filepath.Join(c.cfg.Proc, "self/ns/net"))
 	for _, ct := range containers {
 		c.container(ct, families, now)
+		c.limitedDisk(ct)
 	}
 	for s, was := range c.counters {
 		if was.at != now {
@@ -240,6 +243,21 @@ func (c *Collector) interfaces(container string, read func() (procfs.NetDev, err
 		c.rate(Series{container, NetReceived, name}, float64(d.RxBytes), 1, now)
 		c.rate(Series{container, NetSent, name}, float64(d.TxBytes), 1, now)
 	}
+}
+
+// limitedDisk sets what a container that runs may take, and what it takes also before its
+// files are counted.
+func (c *Collector) limitedDisk(ct Container) {
+	if ct.DiskMax == 0 {
+		return
+	}
+	if _, err := os.Stat(filepath.Join(c.cfg.Proc, strconv.Itoa(ct.InitPID))); err != nil {
+		return
+	}
+	if ct.Inodes == 0 {
+		c.set(Series{Container: ct.Name, Metric: Disk}, float64(ct.Disk))
+	}
+	c.set(Series{Container: ct.Name, Metric: DiskMax}, float64(ct.DiskMax))
 }
 
 func (c *Collector) heat() {

@@ -145,6 +145,26 @@ func TestHost(t *testing.T) {
 	}())
 }
 
+// TestDiskOfContainer: the limit of a container that runs is told beside what it takes, also
+// before its files are counted.
+func TestDiskOfContainer(t *testing.T) {
+	m := newMachine(t)
+	m.mount("cgroup2", "cg", "rw")
+	m.write("proc/77/stat", "")
+	m.write("proc/77/cgroup", "0::/lxc.payload.web\n")
+	m.write("cg/lxc.payload.web/pids.current", "1\n")
+	s := m.collector().Collect(day, time.Hour, []metrics.Container{
+		{Name: "free", InitPID: 77, Disk: 10, Inodes: 2}, {Name: "held", InitPID: 77, Disk: 20, Inodes: 2, DiskMax: 50},
+		{Name: "new", InitPID: 77, Disk: 30, DiskMax: 60}, {Name: "gone", InitPID: 78, Disk: 40, DiskMax: 70},
+	})
+	for name, want := range map[string]map[string]float64{
+		"free": {"tasks": 1, "disk": 10, "inodes": 2}, "held": {"tasks": 1, "disk": 20, "disk_max": 50, "inodes": 2},
+		"new": {"tasks": 1, "disk": 30, "disk_max": 60}, "gone": {},
+	} {
+		check(t, name, of(s, name), want)
+	}
+}
+
 func TestContainer(t *testing.T) {
 	const pid = 77
 	for name, tc := range map[string]struct {

@@ -91,7 +91,7 @@ var all = []Info{
 	{Swap, Bytes, "Swap in use.", "", true, false},
 	{SwapMax, Bytes, "Swap of the host.", "", true, false},
 	{Disk, Bytes, "Space in use on a file system; of a container, what its root directory takes.", "mount point", true, true},
-	{DiskMax, Bytes, "Size of a file system, without what is reserved for root.", "mount point", true, false},
+	{DiskMax, Bytes, "Size of a file system, without what is reserved for root; the limit of a container, if it has one.", "mount point", true, true},
 	{Inodes, Count, "Files in use on a file system; of a container, those in its root directory.", "mount point", true, true},
 	{InodesMax, Count, "Files that a file system can hold.", "mount point", true, false},
 	{DiskRead, BytesPerSecond, "Bytes read from disks.", "disk", true, true},

@@ -201,7 +201,7 @@ func (r *report) reach(ctx context.Context, c Config) {
 			result = api.FindingWarning
 		}
 		if a.Own {
-			r.note(a.Name+" "+a.Address, api.FindingWarning, problems[i], c.either("journalctl -u hostler-agent | grep http.listen    # why it is not served", "the log of hostler-agent run says why it is not served: look for http.listen"))
+			r.note(a.Name+" "+a.Address, api.FindingWarning, problems[i], c.either("journalctl -u hostler-agent | grep "+a.Name+"    # why it is not served", "the log of hostler-agent run says why it is not served: look for "+a.Name))
 			continue
 		}
 		r.note(a.Name+" "+a.Address, result, problems[i], "hostler-coordinator config show --origin | grep addresses    # on its machine: hosts dial its http.addresses and mqtt.addresses; is a firewall between, or a name that this host resolves otherwise?")

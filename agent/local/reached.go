@@ -30,6 +30,19 @@ func Reachable(inner http.Handler) http.Handler {
 	var gate gate
 	mux.Handle("POST /trigger", gate.hold(inner))
 	mux.Handle("POST /heartbeat", gate.hold(inner))
+	return bodiless(mux)
+}
+
+// Scrapable returns what a monitor on another machine may read of the handler of [New]: GET
+// /metrics, and nothing else. It never waits for a body.
+func Scrapable(inner http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", inner)
+	return bodiless(mux)
+}
+
+// bodiless serves what mux has, of requests without their bodies, one to a connection.
+func bodiless(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.NoBody
 		w.Header().Set("Connection", "close")

@@ -88,8 +88,8 @@ func lookOver(ctx context.Context, c config, found ...checkup.Need) []api.Findin
 		}
 		_, cfg.Certificate = m.validity()
 		cfg.Addresses = addressesOf(rec, m, member)
-		if c.HTTP.Listen != "" {
-			cfg.Addresses = append(cfg.Addresses, ownListener(c.HTTP.Listen))
+		for _, p := range c.HTTP.ports() {
+			cfg.Addresses = append(cfg.Addresses, p.own())
 		}
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "hostler-agent leave    # then join again; or restore " + s.membership()})

@@ -32,6 +32,7 @@ type meter struct {
 	dir   string
 	limit int64
 	list  func(context.Context) ([]agent.Container, error)
+	disk  func(runtime, name string) (used, most int64) // of the root directory of a container; most is 0 without a limit
 	judge *alerts.Judge
 	facts facts
 	own   []alerts.Rule            // of this host's configuration
@@ -177,7 +178,11 @@ func (m *meter) containers(all []agent.Container) (running []metrics.Container) 
 	for _, c := range all {
 		if c.InitPID != 0 {
 			s := m.sizes[c.Name]
-			running = append(running, metrics.Container{Name: c.Name, InitPID: c.InitPID, Disk: s.bytes, Inodes: s.files})
+			ct := metrics.Container{Name: c.Name, InitPID: c.InitPID, Disk: s.bytes, Inodes: s.files}
+			if used, most := m.disk(c.Runtime, c.Name); most > 0 {
+				ct.Disk, ct.DiskMax = used, most
+			}
+			running = append(running, ct)
 		}
 	}
 	return running

@@ -32,7 +32,7 @@ func TestDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told bytes.Buffer
 		began, tries := time.Now(), 0
-		d := &door{log: slog.New(slog.NewTextHandler(&told, nil)), address: address, listen: func(ctx context.Context, address string) (net.Listener, error) {
+		d := &door{port: port{setting: "http.listen", address: address}, log: slog.New(slog.NewTextHandler(&told, nil)), listen: func(ctx context.Context, address string) (net.Listener, error) {
 			if tries++; tries < 10 {
 				return nil, syscall.EADDRINUSE
 			}
@@ -47,12 +47,12 @@ func TestDoor(t *testing.T) {
 		if took := time.Since(began); took < time.Minute || took > 10*time.Minute {
 			t.Errorf("10 tries took %s", took)
 		}
-		if n := strings.Count(told.String(), "cannot listen at http.listen"); n != 9 || l.Addr().String() != address {
-			t.Errorf("%s is served, and %d warnings are in:\n%s", l.Addr(), n, &told)
+		if n := strings.Count(told.String(), "setting=http.listen address="); n != 10 || l.Addr().String() != address {
+			t.Errorf("%s is served, and %d tries are in:\n%s", l.Addr(), n, &told)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		d = &door{log: slog.New(slog.DiscardHandler), address: address, listen: func(context.Context, string) (net.Listener, error) { return nil, syscall.EADDRINUSE }}
+		d = &door{port: port{address: address}, log: slog.New(slog.DiscardHandler), listen: func(context.Context, string) (net.Listener, error) { return nil, syscall.EADDRINUSE }}
 		_, err = d.bind(ctx)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the tries end with %v", err)

@@ -197,7 +197,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	if n.agent, err = agent.New(cfg); err != nil {
 		return err
 	}
-	n.meter.list = n.agent.Containers
+	n.meter.list, n.meter.disk = n.agent.Containers, limits.Disk
 	if n.member != nil {
 		n.meter.facts.unsent = func() uint64 { return n.agent.Metrics().Unsent }
 		n.meter.facts.certificate = n.member.validity
@@ -267,9 +267,9 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	if err != nil {
 		return err
 	}
-	door := n.door()
-	if door != nil {
-		door.try(ctx) // before the agent tells that it serves
+	doors := n.doors()
+	for _, d := range doors {
+		d.try(ctx) // before the agent tells that it serves
 	}
 	// The agent says goodbye over the connections, so they end after it.
 	beside, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -279,13 +279,13 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	g.Go(func() error { return n.reload.await(inner) })
 	g.Go(func() error { return n.awaitSwap(inner) })
 	others.Go(func() error { return local.Serve(beside, socket, handler) })
-	if door != nil {
+	for _, d := range doors {
 		others.Go(func() error {
-			l, err := door.bind(beside)
+			l, err := d.bind(beside)
 			if err != nil {
 				return err
 			}
-			return local.Serve(beside, l, local.Reachable(handler))
+			return local.Serve(beside, l, d.asked(handler))
 		})
 	}
 	if n.member != nil {
@@ -322,18 +322,18 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	return err
 }
 
-// door is the listener for other machines, nil if there is to be none.
-func (n *node) door() *door {
-	switch {
-	case n.config.HTTP.Listen == "":
-		return nil
-	case n.member == nil:
-		n.log.Info("http.listen is not served before the host has joined a fleet, which certifies who may ask")
-		return nil
+// doors are the listeners for other machines.
+func (n *node) doors() (all []*door) {
+	for _, p := range n.config.HTTP.ports() {
+		if n.member == nil {
+			n.log.Info("an address for other machines is not served before the host has joined a fleet, which certifies who may ask", "setting", p.setting)
+			continue
+		}
+		all = append(all, &door{port: p, log: n.log, listen: func(ctx context.Context, address string) (net.Listener, error) {
+			return local.ListenTLS(ctx, address, n.member.reached())
+		}})
 	}
-	return &door{log: n.log, address: n.config.HTTP.Listen, listen: func(ctx context.Context, address string) (net.Listener, error) {
-		return local.ListenTLS(ctx, address, n.member.reached())
-	}}
+	return all
 }
 
 // sweepLeaves removes the control groups of commands of which kills have left nothing

@@ -81,6 +81,9 @@ func TestDiskOfItsOwn(t *testing.T) {
 	if all, err := l.Effective("lxc", "web", init); err != nil || all[limit.Disk] != "64MiB" {
 		t.Errorf("the limits are %v, %v", all, err)
 	}
+	if used, most := l.Disk("lxc", "web"); used > 1<<20 || most != 64<<20 {
+		t.Errorf("its files have %d of %d bytes", used, most)
+	}
 	if err := l.Limit("lxc", "web", init, limit.Limits{limit.Disk: limit.None}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +96,9 @@ func TestDiskOfItsOwn(t *testing.T) {
 		}
 		if all, err := l.Effective(other[0], other[1], init); err != nil || all[limit.Disk] != "" {
 			t.Errorf("of %v: %v, %v", other, all, err)
+		}
+		if used, most := l.Disk(other[0], other[1]); used != 0 || most != 0 {
+			t.Errorf("files of %v have %d of %d bytes", other, used, most)
 		}
 	}
 	has(root, 0)

@@ -115,6 +115,20 @@ func (l Limiter) Effective(runtime, name string, init int) (limit.Limits, error)
 	return all, nil
 }
 
+// Disk is how many bytes the files of a container have, and how many they may have; most is 0
+// if that is not limited. It waits for no disk: what was written last may not be counted yet.
+func (l Limiter) Disk(runtime, name string) (used, most int64) {
+	root := l.rootOf(runtime, name)
+	if root == "" || !slices.Contains(l.supported, limit.Disk) {
+		return 0, 0
+	}
+	used, most, err := tree.Counted(root)
+	if err != nil {
+		return 0, 0 // it has none, or it has just gone
+	}
+	return used, most
+}
+
 // rootOf is the root directory of a container as its host has made it; empty if it has none
 // that can be limited. /proc/PID/root is another directory if the root of the container wants
 // that: its first process may have entered a subvolume of the host that is mounted in it.

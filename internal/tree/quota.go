@@ -85,14 +85,21 @@ func subvolumeOf(dir string) (fd int, id uint64, err error) {
 // Used returns how many bytes the files of a tree have, as the quotas of its file system
 // count them, and how many they may have; 0 is no limit. Without quotas both are 0. The
 // error matches [ErrNoSubvolume] for a tree that has none.
-func Used(dir string) (used, most int64, err error) {
+func Used(dir string) (used, most int64, err error) { return counted(dir, true) }
+
+// Counted is [Used] without the wait for what is not written yet: it is counted within a minute.
+func Counted(dir string) (used, most int64, err error) { return counted(dir, false) }
+
+func counted(dir string, all bool) (used, most int64, err error) {
 	fd, id, err := subvolumeOf(dir)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer unix.Close(fd)
-	if err := unix.Syncfs(fd); err != nil { // what was written is counted then
-		return 0, 0, err
+	if all {
+		if err := unix.Syncfs(fd); err != nil { // what was written is counted then
+			return 0, 0, err
+		}
 	}
 	_, held, err := numbers(fd, groupInfo, id) // behind the generation
 	if err == nil {

@@ -107,7 +107,7 @@ var all = []Warning{
 		"The host or a container has used more processor time than its rule allows.",
 		[]string{"See which containers use it: `hostler top`, `hostler ct top HOST`.", "Bound a container: `hostler ct limit HOST/NAME cpu=100%`."}},
 	{"measured.disk", "A file system fills up", ByRule,
-		"A file system of the host has more in use than its rule allows. A full disk makes the host accept nothing new (`host.degraded`).",
+		"A file system of the host, or the files of a container with a limit for them, take more than its rule allows. A full disk makes the host accept nothing new (`host.degraded`).",
 		[]string{"See how fast it fills: `hostler metrics HOST --metric disk --since 1d --plot`.", "See what the containers take: `hostler metrics HOST --all --metric disk`.", "Make room: `hostler image prune HOST`, old snapshots, logs."}},
 	{"measured.inodes", "A file system runs out of files", ByRule,
 		"A file system holds nearly as many files as it can. Writes fail then although there is room.",
