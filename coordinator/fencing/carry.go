@@ -64,7 +64,7 @@ func (r *Room) carryOut(ctx context.Context, c carry) {
 
 // moot says why an operation that nothing was sent for is not needed any more.
 func (r *Room) moot(o fence.Op) string {
-	heard := r.cfg.Workloads.HeardMS(o.Host)
+	heard, _ := r.cfg.Workloads.Heard(o.Host)
 	return fence.Moot(o, heard > 0 && r.base.Boot()-heard < r.cfg.TTL.Milliseconds(), r.cfg.Workloads.Maintenance(o.Host))
 }
 
@@ -176,7 +176,7 @@ func (r *Room) letIn(ctx context.Context) {
 		if !o.Closes() || o.State != fence.Done {
 			continue
 		}
-		heard := r.cfg.Workloads.HeardMS(o.Host)
+		heard, _ := r.cfg.Workloads.Heard(o.Host)
 		r.mu.Lock()
 		switch {
 		case heard == 0 || now-heard >= r.cfg.TTL.Milliseconds():

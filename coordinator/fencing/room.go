@@ -33,9 +33,10 @@ type Workloads interface {
 	Suspects() []fence.Host
 	// OurSide says whether we have just begun, and why we may be what failed.
 	OurSide() (settling bool, why string)
-	// HeardMS is when a host was heard last, by the boot clock; 0 if it was not since the
+	// Heard is when a host was heard last, by the boot clock, and when it was there anew last: it
+	// said hello, or was heard after a silence in which its lease had ended. 0: not since the
 	// process began.
-	HeardMS(protocol.HostID) int64
+	Heard(protocol.HostID) (lastMS, anewMS int64)
 	// Maintenance reports whether nothing is to be decided about a host.
 	Maintenance(protocol.HostID) bool
 }
@@ -155,8 +156,8 @@ func (r *Room) Held() []fence.Verdict {
 const (
 	judgeEvery = time.Second
 	auditEvery = 5 * time.Minute
-	// auditOthersEvery is how often a device is asked that another host reaches: each
-	// question is an action of that host.
+	// auditOthersEvery is how often a device is asked that another host reaches, unless there
+	// is a reason to ask it sooner: each question is an action of that host.
 	auditOthersEvery = 30 * time.Minute
 )
 

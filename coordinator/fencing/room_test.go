@@ -42,13 +42,14 @@ type stage struct {
 	settling bool
 	our      string
 	heard    map[protocol.HostID]int64
-	mends    map[protocol.HostID]bool // they are in maintenance
-	during   func(agents.Call)        // what happens while a device is asked
+	anew     map[protocol.HostID]int64 // when hosts were there anew
+	mends    map[protocol.HostID]bool  // they are in maintenance
+	during   func(agents.Call)         // what happens while a device is asked
 }
 
 // newStage is a stage with hosts a and b, which are heard, and one device for both.
 func newStage(t *testing.T) *stage {
-	s := &stage{T: t, began: time.Now().Add(-time.Hour), on: map[string]bool{"1": true, "2": true}, heard: make(map[protocol.HostID]int64), mends: make(map[protocol.HostID]bool)}
+	s := &stage{T: t, began: time.Now().Add(-time.Hour), on: map[string]bool{"1": true, "2": true}, heard: make(map[protocol.HostID]int64), anew: make(map[protocol.HostID]int64), mends: make(map[protocol.HostID]bool)}
 	s.store = storetest.NewMem(storetest.Faults{Refuse: func() error {
 		if s.point() {
 			return errors.New("the process has ended")
@@ -157,11 +158,11 @@ func (s *stage) OurSide() (bool, string) {
 	return s.settling, s.our
 }
 
-// HeardMS implements [Workloads].
-func (s *stage) HeardMS(h protocol.HostID) int64 {
+// Heard implements [Workloads].
+func (s *stage) Heard(h protocol.HostID) (lastMS, anewMS int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.heard[h]
+	return s.heard[h], s.anew[h]
 }
 
 // Maintenance implements [Workloads].

@@ -319,7 +319,7 @@ const askAfter = 10 * time.Second
 // returned notes that a host is back. The caller holds the lock.
 func (r placer) returned(host protocol.HostID, nowMS int64) {
 	h := r.host(host)
-	h.told, h.askMS = false, nowMS+askAfter.Milliseconds()
+	h.told, h.askMS, h.backMS = false, nowMS+askAfter.Milliseconds(), nowMS
 	r.news.back[host] = true
 }
 

@@ -120,8 +120,8 @@ func TestNeverHeard(t *testing.T) {
 			t.Errorf("after %s: %+v", d, x)
 		}
 	}
-	if s.HeardMS("d") != 0 || len(s.asked) > 0 {
-		t.Errorf("host d was heard at %d, and asked were %v", s.HeardMS("d"), s.asked)
+	if heard, _ := s.Heard("d"); heard != 0 || len(s.asked) > 0 {
+		t.Errorf("host d was heard at %d, and asked were %v", heard, s.asked)
 	}
 	s.off["d"], s.closed["d"] = true, true
 	s.keep(20 * time.Second)
