@@ -270,7 +270,7 @@ func (r *Room) look(ctx context.Context, name string) (fence.Device, error) {
 
 // heardNow reports whether a host talks to us.
 func (r *Room) heardNow(host protocol.HostID) bool {
-	heard, _ := r.cfg.Workloads.Heard(host)
+	heard, _, _ := r.cfg.Workloads.Heard(host)
 	return heard > 0 && r.base.Boot()-heard < r.cfg.TTL.Milliseconds()/2
 }
 
@@ -321,7 +321,7 @@ func due(r *Room, d *fence.Device, lookedMS int64) bool {
 		return true
 	}
 	return slices.ContainsFunc(d.Targets, func(t fence.Target) bool {
-		_, anew := r.cfg.Workloads.Heard(t.Host)
+		_, anew, _ := r.cfg.Workloads.Heard(t.Host)
 		return r.heardNow(t.Host) && (d.Usable(t) != "" || anew >= lookedMS)
 	})
 }

@@ -33,10 +33,10 @@ type Workloads interface {
 	Suspects() []fence.Host
 	// OurSide says whether we have just begun, and why we may be what failed.
 	OurSide() (settling bool, why string)
-	// Heard is when a host was heard last, by the boot clock, and when it was there anew last: it
-	// said hello, or was heard after a silence in which its lease had ended. 0: not since the
-	// process began.
-	Heard(protocol.HostID) (lastMS, anewMS int64)
+	// Heard is when a host was heard last, by the boot clock; when it was there anew last: it
+	// said hello, or was heard after a silence in which its lease had ended; and when it told
+	// last what it has. 0: not since the process began.
+	Heard(protocol.HostID) (lastMS, anewMS, toldMS int64)
 	// Maintenance reports whether nothing is to be decided about a host.
 	Maintenance(protocol.HostID) bool
 }
@@ -74,6 +74,7 @@ type Room struct {
 	ops     []fence.Op     // the oldest first
 	held    []fence.Verdict
 	back    map[protocol.HostID]int64 // since when a fenced host is heard again, boot clock
+	ended   map[string]int64          // when operations of this process have ended, boot clock
 	locks   map[string]chan struct{}  // one operation of a device at a time
 }
 
@@ -85,7 +86,7 @@ type carry struct {
 
 // New returns a room without devices. Load follows.
 func New(base *core.Base, cfg Config) *Room {
-	return &Room{base: base, cfg: cfg, kick: make(chan carry, 64), back: make(map[protocol.HostID]int64), locks: make(map[string]chan struct{})}
+	return &Room{base: base, cfg: cfg, kick: make(chan carry, 64), back: make(map[protocol.HostID]int64), ended: make(map[string]int64), locks: make(map[string]chan struct{})}
 }
 
 // Load reads what is stored. It is called once, before anything is granted.
@@ -339,6 +340,9 @@ func (r *Room) store(ctx context.Context, by core.Actor, o fence.Op) error {
 		r.base.Log.InfoContext(ctx, "fence", "host", string(o.Host), "state", string(o.State), "cause", string(o.Cause), "by", o.By, "proof", o.Proof)
 	}
 	r.mu.Lock()
+	if o.State.Ended() && !before.State.Ended() {
+		r.ended[o.ID] = r.base.Boot()
+	}
 	if i = slices.IndexFunc(r.ops, func(x fence.Op) bool { return x.ID == o.ID }); i >= 0 {
 		r.ops[i] = o
 	} else {
@@ -389,5 +393,8 @@ func (r *Room) prune(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ops = slices.DeleteFunc(r.ops, func(o fence.Op) bool { return slices.Contains(old, o.ID) })
+	for _, id := range old {
+		delete(r.ended, id)
+	}
 	return nil
 }

@@ -43,13 +43,14 @@ type stage struct {
 	our      string
 	heard    map[protocol.HostID]int64
 	anew     map[protocol.HostID]int64 // when hosts were there anew
+	told     map[protocol.HostID]int64 // when they told what they have
 	mends    map[protocol.HostID]bool  // they are in maintenance
 	during   func(agents.Call)         // what happens while a device is asked
 }
 
 // newStage is a stage with hosts a and b, which are heard, and one device for both.
 func newStage(t *testing.T) *stage {
-	s := &stage{T: t, began: time.Now().Add(-time.Hour), on: map[string]bool{"1": true, "2": true}, heard: make(map[protocol.HostID]int64), anew: make(map[protocol.HostID]int64), mends: make(map[protocol.HostID]bool)}
+	s := &stage{T: t, began: time.Now().Add(-time.Hour), on: map[string]bool{"1": true, "2": true}, heard: make(map[protocol.HostID]int64), anew: make(map[protocol.HostID]int64), told: make(map[protocol.HostID]int64), mends: make(map[protocol.HostID]bool)}
 	s.store = storetest.NewMem(storetest.Faults{Refuse: func() error {
 		if s.point() {
 			return errors.New("the process has ended")
@@ -159,10 +160,10 @@ func (s *stage) OurSide() (bool, string) {
 }
 
 // Heard implements [Workloads].
-func (s *stage) Heard(h protocol.HostID) (lastMS, anewMS int64) {
+func (s *stage) Heard(h protocol.HostID) (lastMS, anewMS, toldMS int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.heard[h], s.anew[h]
+	return s.heard[h], s.anew[h], s.told[h]
 }
 
 // Maintenance implements [Workloads].
@@ -196,12 +197,13 @@ func (s *stage) tells(h protocol.HostID, all ...protocol.Container) {
 	s.Helper()
 	err := s.store.Update(s.Context(), func(tx core.Tx) error {
 		x, err := tx.Hosts.Get(h)
-		x.Inventory = core.Inventory{AtMS: time.Now().UnixMilli(), Containers: all}
+		x.Inventory = core.Inventory{AtMS: s.base.NowMS(), Containers: all}
 		return errors.Join(err, tx.Hosts.Put(x))
 	})
 	if err != nil {
 		s.Fatal(err)
 	}
+	s.set(func() { s.told[h] = s.boot() })
 }
 
 // set changes what the stage plays.

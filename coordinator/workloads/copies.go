@@ -56,7 +56,7 @@ func (r *Room) Told(host protocol.HostID, all []protocol.Container) {
 	h := r.host(host)
 	index{r}.tells(host, all)
 	r.changed = r.changed || !h.told
-	h.told = true
+	h.told, h.toldMS = true, r.base.Boot()
 	delete(r.news.back, host)
 }
 

@@ -99,8 +99,8 @@ type holder struct {
 	// for that from askMS of the boot clock on.
 	told  bool
 	askMS int64
-	// backMS is when that was last, boot clock.
-	backMS int64
+	// backMS is when that was last, and toldMS when it told last what it has, boot clock.
+	backMS, toldMS int64
 
 	availability core.Availability
 	ailing       []protocol.CTID // what fails there, by its newest inventory

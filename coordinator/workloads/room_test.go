@@ -295,7 +295,7 @@ func TestNothingBeforeTheInventory(t *testing.T) {
 			s := born(t, "none")
 			s.away["b"] = true
 			s.keep(2 * time.Minute)
-			if _, at := s.Heard("b"); at > s.now-2*time.Minute.Milliseconds() {
+			if _, at, _ := s.Heard("b"); at > s.now-2*time.Minute.Milliseconds() {
 				t.Errorf("at %d, it is there anew at %d, and is away", s.now, at)
 			}
 			returned := s.now
@@ -309,7 +309,7 @@ func TestNothingBeforeTheInventory(t *testing.T) {
 					asked++
 				}
 			}
-			if _, at := s.Heard("b"); at != returned {
+			if _, at, _ := s.Heard("b"); at != returned {
 				t.Errorf("it is there anew at %d, not %d", at, returned)
 			}
 			w := s.only()

@@ -120,7 +120,7 @@ func TestNeverHeard(t *testing.T) {
 			t.Errorf("after %s: %+v", d, x)
 		}
 	}
-	if heard, _ := s.Heard("d"); heard != 0 || len(s.asked) > 0 {
+	if heard, _, _ := s.Heard("d"); heard != 0 || len(s.asked) > 0 {
 		t.Errorf("host d was heard at %d, and asked were %v", heard, s.asked)
 	}
 	s.off["d"], s.closed["d"] = true, true
