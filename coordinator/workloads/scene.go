@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/limit"
@@ -222,7 +223,7 @@ func (rules Placing) wanted(w *workload, names map[string][]string, nowMS int64)
 		Rules: slices.Clone(w.Wants.Rules), Only: w.Wants.Only(),
 	}
 	for host, f := range w.Failed {
-		if nowMS-f.AtMS < rules.Forgiven.Milliseconds() {
+		if fence.Age(f.AtMS, nowMS) < rules.Forgiven {
 			p.Banned = append(p.Banned, string(host))
 		}
 	}
