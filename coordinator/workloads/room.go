@@ -80,7 +80,9 @@ type workload struct {
 	shut  bool         // grants are withheld: a decision about it is on its way to the disk
 	// shutMS is since when, by the boot clock; 0 if a process before did that.
 	shutMS int64
-	idle   bool // its host has told last that it does not run
+	// movedMS is when it went where it is, by the boot clock; 0 if a process before did that.
+	movedMS int64
+	idle    bool // its host has told last that it does not run
 	// stopped tells that its user wants it stopped, as its host told before it was lost.
 	stopped bool
 }
@@ -470,6 +472,9 @@ func (r *Room) store(ctx context.Context, w *workload, verb string, change func(
 	if err == nil {
 		r.held.remove(w)
 		stamped(&w.Workload)
+		if verb != "" && w.Phase != unique.Withheld {
+			w.movedMS = r.base.Boot()
+		}
 		index{r}.hold(w)
 		r.changed = true
 	}
