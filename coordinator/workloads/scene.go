@@ -122,7 +122,7 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 			if c.stopped {
 				stopped[c.id] = true
 			}
-			if w.ChangedMS <= h.atMS && r.cfg.Placing.fails(c.broken, c.failures) {
+			if (w.ChangedMS <= h.atMS || w.ChangedMS > r.base.NowMS() && order{r}.toldSince(h.id, h.atMS, w)) && r.cfg.Placing.fails(c.broken, c.failures) {
 				broken[c.id] = cmp.Or(c.broken, fmt.Sprintf("the last %d starts have failed", c.failures))
 			}
 		}
