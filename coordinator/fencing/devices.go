@@ -7,7 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/fence"
@@ -289,25 +292,36 @@ func (r *Room) status(ctx context.Context, d *fence.Device, t fence.Target) (age
 }
 
 // auditLoop asks every device about its hosts again and again: a cable that was moved is
-// found before the device switches off the wrong host.
+// found before the device switches off the wrong host. A device that does not answer takes its
+// time for each of its hosts, and the others are not to wait for that.
 func (r *Room) auditLoop(ctx context.Context) error {
 	t := time.NewTicker(auditEvery)
 	defer t.Stop()
 	looked := make(map[string]int64) // when each device was looked at last, boot clock
+	var under sync.Map               // devices that are looked at now
+	var looks errgroup.Group
+	looks.SetLimit(auditAtOnce)
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return looks.Wait()
 		case <-t.C:
 		}
 		for _, d := range r.Devices() {
 			if !due(r, &d, looked[d.Name]) {
 				continue
 			}
-			looked[d.Name] = r.base.Boot()
-			if _, err := r.look(ctx, d.Name); err != nil && ctx.Err() == nil && !errors.Is(err, core.ErrNotFound) {
-				r.base.Log.ErrorContext(ctx, "cannot look at a fence device; it is tried again", "device", d.Name, "err", err)
+			if _, still := under.LoadOrStore(d.Name, true); still {
+				continue
 			}
+			looked[d.Name] = r.base.Boot()
+			looks.Go(func() error {
+				defer under.Delete(d.Name)
+				if _, err := r.look(ctx, d.Name); err != nil && ctx.Err() == nil && !errors.Is(err, core.ErrNotFound) {
+					r.base.Log.ErrorContext(ctx, "cannot look at a fence device; it is tried again", "device", d.Name, "err", err)
+				}
+				return nil
+			})
 		}
 	}
 }

@@ -160,6 +160,8 @@ const (
 	// auditOthersEvery is how often a device is asked that another host reaches, unless there
 	// is a reason to ask it sooner: each question is an action of that host.
 	auditOthersEvery = 30 * time.Minute
+	// auditAtOnce is how many devices are looked at at once.
+	auditAtOnce = 16
 )
 
 // Run finishes what a process before has left, judges, and carries operations out, until

@@ -491,6 +491,30 @@ func TestSecretsStay(t *testing.T) {
 	})
 }
 
+// TestHungDeviceHoldsUpNoLook: while a device does not answer, the others are looked at in time.
+func TestHungDeviceHoldsUpNoLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.set(func() { s.on["3"] = true })
+		if _, err := s.SetDevice(t.Context(), admin, fence.Device{Name: "rack", Agent: "fence_test", Targets: []fence.Target{{Host: "b", Plug: "3"}}}, ""); err != nil {
+			t.Fatal(err)
+		}
+		s.set(func() {
+			s.on["3"] = false
+			s.during = func(c agents.Call) {
+				if c.Plug == "1" || c.Plug == "2" {
+					time.Sleep(c.Limit)
+				}
+			}
+		})
+		s.back("b", auditEvery+20*time.Second)
+		d, err := s.Device("rack")
+		if b, _ := d.Target("b"); err != nil || b.Unusable == "" {
+			t.Errorf("%+v, %v", d, err)
+		}
+	})
+}
+
 // TestUnfence: a host that is silent is switched on, and one that is heard is let in.
 func TestUnfence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
