@@ -222,6 +222,17 @@ func TestTriggers(t *testing.T) {
 				v.Ops = append(v.Ops, Op{Host: "h00", State: Failed, Cause: CauseLost, BegunMS: v.NowMS - hour.Milliseconds()})
 			}
 		}), "a host_lost"},
+		"the date went back": {fleet(3, a(stuck), func(v *View) {
+			for range 10 {
+				v.Ops = append(v.Ops, Op{Host: "a", State: Failed, Cause: CauseStop, Work: []string{"1"}, BegunMS: v.NowMS + 1000*hour.Milliseconds(), EndedMS: v.NowMS + 1000*hour.Milliseconds()},
+					Op{Host: "h00", State: Failed, Cause: CauseStop, Work: []string{"1"}, BegunMS: v.NowMS + 1000*hour.Milliseconds()})
+			}
+		}), "a stop_failed"},
+		"the date went back a little": {fleet(3, func(v *View) {
+			for range 3 {
+				v.Ops = append(v.Ops, Op{Host: "h00", State: Failed, Cause: CauseLost, BegunMS: v.NowMS + 1000})
+			}
+		}), "a held: 3 hosts were fenced within an hour"},
 		"the same container once more": {fleet(3, a(stuck), func(v *View) {
 			v.Ops = []Op{{Host: "h00", State: Done, ReturnedMS: 1, Cause: CauseStop, Work: []string{"1"}, BegunMS: v.NowMS - 2*hour.Milliseconds()}}
 		}), "a held: host h00 was fenced because of the same container"},

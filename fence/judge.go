@@ -148,7 +148,7 @@ func Judge(v View) (all []Verdict) {
 			continue
 		}
 		busy[o.Site] = busy[o.Site] || !o.State.Ended()
-		if v.NowMS-o.BegunMS < hour.Milliseconds() {
+		if Age(o.BegunMS, v.NowMS) < hour {
 			spent[o.Site]++
 		}
 	}
@@ -236,6 +236,13 @@ func (p Policy) setting(site string) string {
 	return fmt.Sprintf("fence.first = %s", p.Order)
 }
 
+// Age is how long ago something was, by dates (Unix ms). What lies in the future was before the
+// date went back: it counts as long ago as it lies ahead, for else it would count until the date
+// has come again.
+func Age(atMS, nowMS int64) time.Duration {
+	return max(time.Duration(nowMS-atMS)*time.Millisecond, time.Duration(atMS-nowMS)*time.Millisecond)
+}
+
 // spared says why a host is not fenced by what was done before: a workload that could not
 // be stopped fences one host, and a device that does not work is left alone for a while.
 func spared(d Verdict, v View) string {
@@ -249,7 +256,7 @@ func spared(d Verdict, v View) string {
 				failed = 0
 			}
 		}
-		if d.Cause != CauseStop || o.Cause != CauseStop || o.Host == d.Host || v.NowMS-o.BegunMS >= stopMemory.Milliseconds() {
+		if d.Cause != CauseStop || o.Cause != CauseStop || o.Host == d.Host || Age(o.BegunMS, v.NowMS) >= stopMemory {
 			continue
 		}
 		for _, w := range d.Work {
@@ -264,7 +271,7 @@ func spared(d Verdict, v View) string {
 	} else if failed < maxAttempts {
 		wait = min(attemptPause, time.Duration(failed*failed)*5*time.Second)
 	}
-	if left := wait - time.Duration(v.NowMS-last)*time.Millisecond; left > 0 {
+	if left := wait - Age(last, v.NowMS); left > 0 {
 		return fmt.Sprintf("%d fences of it have failed; the next try is in %s", failed, left.Round(time.Second))
 	}
 	return ""

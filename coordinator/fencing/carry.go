@@ -64,7 +64,7 @@ func (r *Room) carryOut(ctx context.Context, c carry) {
 
 // moot says why an operation that nothing was sent for is not needed any more.
 func (r *Room) moot(o fence.Op) string {
-	heard := r.cfg.Workloads.HeardMS(o.Host)
+	heard, _, _ := r.cfg.Workloads.Heard(o.Host)
 	return fence.Moot(o, heard > 0 && r.base.Boot()-heard < r.cfg.TTL.Milliseconds(), r.cfg.Workloads.Maintenance(o.Host))
 }
 
@@ -176,12 +176,12 @@ func (r *Room) letIn(ctx context.Context) {
 		if !o.Closes() || o.State != fence.Done {
 			continue
 		}
-		heard := r.cfg.Workloads.HeardMS(o.Host)
+		heard, _, _ := r.cfg.Workloads.Heard(o.Host)
 		r.mu.Lock()
 		switch {
 		case heard == 0 || now-heard >= r.cfg.TTL.Milliseconds():
 			delete(r.back, o.Host)
-		case r.back[o.Host] == 0 && heardAfter(r.base, o, heard):
+		case r.back[o.Host] == 0 && heard > r.ended[o.ID]: // what it said before says nothing of now
 			r.back[o.Host] = now
 		}
 		back := r.back[o.Host]
@@ -195,21 +195,20 @@ func (r *Room) letIn(ctx context.Context) {
 	}
 }
 
-// heardAfter reports whether a host, which was heard last at that time of the boot clock,
-// was heard after an operation had ended. What it said before says nothing of now.
-func heardAfter(base *core.Base, o fence.Op, heard int64) bool {
-	return base.NowMS()-(base.Boot()-heard) > o.EndedMS
-}
-
 // admit lets a host in if what it told since the operation ended shows that it runs
-// nothing of what it held.
+// nothing of what it held. Dates do not say what was told since: they step. Of an operation
+// that ended before this process began, all that the process was told is from after.
 func (r *Room) admit(ctx context.Context, by core.Actor, o fence.Op) error {
 	h, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Get(o.Host) })
 	if err != nil {
 		return err
 	}
+	_, _, told := r.cfg.Workloads.Heard(o.Host)
+	r.mu.RLock()
+	since := told > r.ended[o.ID]
+	r.mu.RUnlock()
 	switch stale := staleCopies(h); {
-	case h.Inventory.AtMS <= o.EndedMS:
+	case !since:
 		return fmt.Errorf("%w: host %s has not told what it has since it was fenced", core.ErrConflict, o.Host)
 	case len(stale) > 0:
 		return fmt.Errorf("%w: host %s runs %s still, which it is not granted", core.ErrConflict, o.Host, stale[0])

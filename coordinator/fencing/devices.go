@@ -7,7 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/fence"
@@ -270,7 +273,7 @@ func (r *Room) look(ctx context.Context, name string) (fence.Device, error) {
 
 // heardNow reports whether a host talks to us.
 func (r *Room) heardNow(host protocol.HostID) bool {
-	heard := r.cfg.Workloads.HeardMS(host)
+	heard, _, _ := r.cfg.Workloads.Heard(host)
 	return heard > 0 && r.base.Boot()-heard < r.cfg.TTL.Milliseconds()/2
 }
 
@@ -289,23 +292,50 @@ func (r *Room) status(ctx context.Context, d *fence.Device, t fence.Target) (age
 }
 
 // auditLoop asks every device about its hosts again and again: a cable that was moved is
-// found before the device switches off the wrong host.
+// found before the device switches off the wrong host. A device that does not answer takes its
+// time for each of its hosts, and the others are not to wait for that.
 func (r *Room) auditLoop(ctx context.Context) error {
 	t := time.NewTicker(auditEvery)
 	defer t.Stop()
+	looked := make(map[string]int64) // when each device was looked at last, boot clock
+	var under sync.Map               // devices that are looked at now
+	var looks errgroup.Group
+	looks.SetLimit(auditAtOnce)
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return looks.Wait()
 		case <-t.C:
 		}
 		for _, d := range r.Devices() {
-			if d.Via != "" && r.base.NowMS()-d.CheckedMS < auditOthersEvery.Milliseconds() {
+			if !due(r, &d, looked[d.Name]) {
 				continue
 			}
-			if _, err := r.look(ctx, d.Name); err != nil && ctx.Err() == nil && !errors.Is(err, core.ErrNotFound) {
-				r.base.Log.ErrorContext(ctx, "cannot look at a fence device; it is tried again", "device", d.Name, "err", err)
+			if _, still := under.LoadOrStore(d.Name, true); still {
+				continue
 			}
+			looked[d.Name] = r.base.Boot()
+			looks.Go(func() error {
+				defer under.Delete(d.Name)
+				if _, err := r.look(ctx, d.Name); err != nil && ctx.Err() == nil && !errors.Is(err, core.ErrNotFound) {
+					r.base.Log.ErrorContext(ctx, "cannot look at a fence device; it is tried again", "device", d.Name, "err", err)
+				}
+				return nil
+			})
 		}
 	}
+}
+
+// due reports whether a device is to be looked at now. One that another host asks is looked at
+// when its last look was long ago, or says nothing of now: the device did not answer, it is not
+// used for a host that is heard, or a host is back, which may have another cable since. The date
+// of the last look says nothing: dates step.
+func due(r *Room, d *fence.Device, lookedMS int64) bool {
+	if d.Via == "" || d.Trouble != "" || lookedMS == 0 || r.base.Boot()-lookedMS >= auditOthersEvery.Milliseconds() {
+		return true
+	}
+	return slices.ContainsFunc(d.Targets, func(t fence.Target) bool {
+		_, anew, _ := r.cfg.Workloads.Heard(t.Host)
+		return r.heardNow(t.Host) && (d.Usable(t) != "" || anew >= lookedMS)
+	})
 }

@@ -156,7 +156,7 @@ func (r *Room) Op(id string) (fence.Op, error) {
 // the host is heard, and with each start of the coordinator, so that a confirmation counts
 // for one silence only.
 func (r *Room) Case(host protocol.HostID) (protocol.Digest, time.Duration, error) {
-	heard := r.cfg.Workloads.HeardMS(host)
+	heard, _, _ := r.cfg.Workloads.Heard(host)
 	silent := time.Duration(-1)
 	if heard > 0 {
 		if silent = time.Duration(r.base.Boot()-heard) * time.Millisecond; silent < r.cfg.TTL {

@@ -33,9 +33,10 @@ type Workloads interface {
 	Suspects() []fence.Host
 	// OurSide says whether we have just begun, and why we may be what failed.
 	OurSide() (settling bool, why string)
-	// HeardMS is when a host was heard last, by the boot clock; 0 if it was not since the
-	// process began.
-	HeardMS(protocol.HostID) int64
+	// Heard is when a host was heard last, by the boot clock; when it was there anew last: it
+	// said hello, or was heard after a silence in which its lease had ended; and when it told
+	// last what it has. 0: not since the process began.
+	Heard(protocol.HostID) (lastMS, anewMS, toldMS int64)
 	// Maintenance reports whether nothing is to be decided about a host.
 	Maintenance(protocol.HostID) bool
 }
@@ -73,6 +74,7 @@ type Room struct {
 	ops     []fence.Op     // the oldest first
 	held    []fence.Verdict
 	back    map[protocol.HostID]int64 // since when a fenced host is heard again, boot clock
+	ended   map[string]int64          // when operations of this process have ended, boot clock
 	locks   map[string]chan struct{}  // one operation of a device at a time
 }
 
@@ -84,7 +86,7 @@ type carry struct {
 
 // New returns a room without devices. Load follows.
 func New(base *core.Base, cfg Config) *Room {
-	return &Room{base: base, cfg: cfg, kick: make(chan carry, 64), back: make(map[protocol.HostID]int64), locks: make(map[string]chan struct{})}
+	return &Room{base: base, cfg: cfg, kick: make(chan carry, 64), back: make(map[protocol.HostID]int64), ended: make(map[string]int64), locks: make(map[string]chan struct{})}
 }
 
 // Load reads what is stored. It is called once, before anything is granted.
@@ -155,9 +157,11 @@ func (r *Room) Held() []fence.Verdict {
 const (
 	judgeEvery = time.Second
 	auditEvery = 5 * time.Minute
-	// auditOthersEvery is how often a device is asked that another host reaches: each
-	// question is an action of that host.
+	// auditOthersEvery is how often a device is asked that another host reaches, unless there
+	// is a reason to ask it sooner: each question is an action of that host.
 	auditOthersEvery = 30 * time.Minute
+	// auditAtOnce is how many devices are looked at at once.
+	auditAtOnce = 16
 )
 
 // Run finishes what a process before has left, judges, and carries operations out, until
@@ -338,6 +342,9 @@ func (r *Room) store(ctx context.Context, by core.Actor, o fence.Op) error {
 		r.base.Log.InfoContext(ctx, "fence", "host", string(o.Host), "state", string(o.State), "cause", string(o.Cause), "by", o.By, "proof", o.Proof)
 	}
 	r.mu.Lock()
+	if o.State.Ended() && !before.State.Ended() {
+		r.ended[o.ID] = r.base.Boot()
+	}
 	if i = slices.IndexFunc(r.ops, func(x fence.Op) bool { return x.ID == o.ID }); i >= 0 {
 		r.ops[i] = o
 	} else {
@@ -388,5 +395,8 @@ func (r *Room) prune(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ops = slices.DeleteFunc(r.ops, func(o fence.Op) bool { return slices.Contains(old, o.ID) })
+	for _, id := range old {
+		delete(r.ended, id)
+	}
 	return nil
 }

@@ -42,13 +42,15 @@ type stage struct {
 	settling bool
 	our      string
 	heard    map[protocol.HostID]int64
-	mends    map[protocol.HostID]bool // they are in maintenance
-	during   func(agents.Call)        // what happens while a device is asked
+	anew     map[protocol.HostID]int64 // when hosts were there anew
+	told     map[protocol.HostID]int64 // when they told what they have
+	mends    map[protocol.HostID]bool  // they are in maintenance
+	during   func(agents.Call)         // what happens while a device is asked
 }
 
 // newStage is a stage with hosts a and b, which are heard, and one device for both.
 func newStage(t *testing.T) *stage {
-	s := &stage{T: t, began: time.Now().Add(-time.Hour), on: map[string]bool{"1": true, "2": true}, heard: make(map[protocol.HostID]int64), mends: make(map[protocol.HostID]bool)}
+	s := &stage{T: t, began: time.Now().Add(-time.Hour), on: map[string]bool{"1": true, "2": true}, heard: make(map[protocol.HostID]int64), anew: make(map[protocol.HostID]int64), told: make(map[protocol.HostID]int64), mends: make(map[protocol.HostID]bool)}
 	s.store = storetest.NewMem(storetest.Faults{Refuse: func() error {
 		if s.point() {
 			return errors.New("the process has ended")
@@ -157,11 +159,11 @@ func (s *stage) OurSide() (bool, string) {
 	return s.settling, s.our
 }
 
-// HeardMS implements [Workloads].
-func (s *stage) HeardMS(h protocol.HostID) int64 {
+// Heard implements [Workloads].
+func (s *stage) Heard(h protocol.HostID) (lastMS, anewMS, toldMS int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.heard[h]
+	return s.heard[h], s.anew[h], s.told[h]
 }
 
 // Maintenance implements [Workloads].
@@ -195,12 +197,13 @@ func (s *stage) tells(h protocol.HostID, all ...protocol.Container) {
 	s.Helper()
 	err := s.store.Update(s.Context(), func(tx core.Tx) error {
 		x, err := tx.Hosts.Get(h)
-		x.Inventory = core.Inventory{AtMS: time.Now().UnixMilli(), Containers: all}
+		x.Inventory = core.Inventory{AtMS: s.base.NowMS(), Containers: all}
 		return errors.Join(err, tx.Hosts.Put(x))
 	})
 	if err != nil {
 		s.Fatal(err)
 	}
+	s.set(func() { s.told[h] = s.boot() })
 }
 
 // set changes what the stage plays.
@@ -484,6 +487,30 @@ func TestSecretsStay(t *testing.T) {
 		}
 		if err := s.RemoveDevice(t.Context(), admin, "bmc", ""); err != nil || len(s.Devices()) != 1 {
 			t.Errorf("%v, %d devices", err, len(s.Devices()))
+		}
+	})
+}
+
+// TestHungDeviceHoldsUpNoLook: while a device does not answer, the others are looked at in time.
+func TestHungDeviceHoldsUpNoLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.set(func() { s.on["3"] = true })
+		if _, err := s.SetDevice(t.Context(), admin, fence.Device{Name: "rack", Agent: "fence_test", Targets: []fence.Target{{Host: "b", Plug: "3"}}}, ""); err != nil {
+			t.Fatal(err)
+		}
+		s.set(func() {
+			s.on["3"] = false
+			s.during = func(c agents.Call) {
+				if c.Plug == "1" || c.Plug == "2" {
+					time.Sleep(c.Limit)
+				}
+			}
+		})
+		s.back("b", auditEvery+20*time.Second)
+		d, err := s.Device("rack")
+		if b, _ := d.Target("b"); err != nil || b.Unusable == "" {
+			t.Errorf("%+v, %v", d, err)
 		}
 	})
 }

@@ -145,3 +145,50 @@ func TestThroughFails(t *testing.T) {
 		})
 	}
 }
+
+// TestThroughIsLookedAt: a device that only a host reaches is looked at each half an hour,
+// whatever the date says; and with the next look at all devices when its host is back, when it
+// is not used, and when it did not answer.
+func TestThroughIsLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := withGateway(t)
+		looks := func(during time.Duration) int {
+			t.Helper()
+			g.set(func() { g.asked = nil })
+			g.back("a", during)
+			return strings.Count(g.questions(), "a status")
+		}
+		device := func(unusable, trouble bool) {
+			t.Helper()
+			d, err := g.Device("far")
+			if err != nil || (d.Targets[0].Unusable != "") != unusable || (d.Trouble != "") != trouble {
+				t.Fatalf("%+v, %v; want unusable %t, trouble %t", d, err, unusable, trouble)
+			}
+		}
+		looks(auditEvery + 10*time.Second) // from now on it was looked at
+		if n := looks(auditOthersEvery - auditEvery); n != 0 {
+			t.Errorf("%d looks without a reason", n)
+		}
+		g.base.Now = func() time.Time { return time.Now().AddDate(-1, 0, 0) }
+		if n := looks(auditEvery); n != 1 {
+			t.Errorf("%d looks in half an hour after the date went back", n)
+		}
+		g.set(func() { g.on["1"], g.anew["a"] = false, g.boot() }) // another cable, while it was down
+		looks(auditEvery)
+		device(true, false)
+		g.set(func() { g.on["1"] = true })
+		looks(auditEvery)
+		device(false, false)
+		g.away, g.anew["a"] = errors.New("the host is not connected"), g.boot()
+		looks(auditEvery)
+		device(false, true)
+		g.away = nil
+		if n := looks(auditEvery); n != 1 {
+			t.Errorf("%d looks at a device that did not answer", n)
+		}
+		device(false, false)
+		if n := looks(auditOthersEvery - auditEvery); n != 0 {
+			t.Errorf("%d looks when all is well again", n)
+		}
+	})
+}

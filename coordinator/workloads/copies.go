@@ -56,7 +56,7 @@ func (r *Room) Told(host protocol.HostID, all []protocol.Container) {
 	h := r.host(host)
 	index{r}.tells(host, all)
 	r.changed = r.changed || !h.told
-	h.told = true
+	h.told, h.toldMS = true, r.base.Boot()
 	delete(r.news.back, host)
 }
 
@@ -193,7 +193,7 @@ func (r finder) sighted(key copyKey, h core.Host, v unique.View) *found {
 	}
 	old := r.copies[key]
 	rightful := key.host == w.Host && w.Phase != unique.Free
-	if !order(r).toldSince(h.ID, h.Inventory.AtMS, sinceMS(w)) && old == nil && !rightful {
+	if !order(r).toldSince(h.ID, h.Inventory.AtMS, w) && old == nil && !rightful {
 		return nil
 	}
 	f := &found{sinceMS: v.NowMS}

@@ -178,6 +178,36 @@ func TestOldInventoryIsNoCopy(t *testing.T) {
 	}
 }
 
+// TestCopyAfterDateBack: a copy is found when the date has gone back since its workload went
+// elsewhere, by this process or the one before; and what its host told before is none.
+func TestCopyAfterDateBack(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		s := born(t, "none")
+		s.has("a", "running")
+		s.tell("a", func(h *core.Host) { h.Inventory.AtMS = s.base.NowMS() - 1000 })
+		s.away["a"] = true
+		s.keep(5 * time.Minute)
+		date := func() time.Time { return time.Now().AddDate(-1, 0, 0) }
+		if again {
+			s.begin(2)
+			s.Greeted("b", &protocol.Hello{SelfFence: "guard", Features: []string{"lxc", "lxc.unique"}})
+		}
+		s.base.Now = date
+		s.has("b", "running")
+		s.keep(5 * time.Minute)
+		if w := s.only(); w.Host != "b" || len(s.stops) > 0 || s.concern("a") != "" {
+			t.Fatalf("again %t: what is told of long ago is a copy: %+v, stops %v, %v", again, w, s.stops, s.Concerns())
+		}
+		s.away["a"] = false
+		s.Greeted("a", &protocol.Hello{SelfFence: "guard", Features: []string{"lxc", "lxc.unique"}})
+		s.has("a", "running")
+		s.keep(30 * time.Second)
+		if fmt.Sprint(s.stops) != "[a]" || !strings.Contains(s.concern("a"), "host a runs a copy") {
+			t.Errorf("again %t: stops %v, %v", again, s.stops, s.Concerns())
+		}
+	}
+}
+
 // TestDiscoveryLeavesOut: what a host tells does not count where discovery says never, or
 // says exclusive of others; people are told nevertheless.
 func TestDiscoveryLeavesOut(t *testing.T) {

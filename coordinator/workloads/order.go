@@ -26,7 +26,7 @@ func (r order) up(hosts []*site) map[string]bool {
 	for _, h := range hosts {
 		for i := range h.containers {
 			c := &h.containers[i]
-			if w := r.all[c.id]; w != nil && w.Host == h.id && c.well && r.toldSince(h.id, h.atMS, sinceMS(w)) {
+			if w := r.all[c.id]; w != nil && w.Host == h.id && c.well && r.toldSince(h.id, h.atMS, w) {
 				told[c.id] = true
 			}
 		}
@@ -39,12 +39,15 @@ func (r order) up(hosts []*site) map[string]bool {
 	return all
 }
 
-// toldSince reports whether what a host told of its containers at atMS is from after sinceMS, or
-// still true then, in Unix milliseconds.
-func (r order) toldSince(host protocol.HostID, atMS, sinceMS int64) bool {
-	heardMS := r.host(host).heardMS
-	wallMS := r.base.NowMS() - (r.base.Boot() - heardMS)
-	return atMS > sinceMS || heardMS > 0 && wallMS > sinceMS+current.Milliseconds()
+// toldSince reports whether what a host told of its containers at atMS (Unix ms) is from after a
+// workload went where it is, or was still true then. When that lies ahead, the date went back
+// since, and says nothing: then the boot clock tells.
+func (r order) toldSince(host protocol.HostID, atMS int64, w *workload) bool {
+	h, since, nowMS := r.host(host), sinceMS(w), r.base.NowMS()
+	if since > nowMS {
+		return h.toldMS > w.movedMS || h.heardMS > max(w.movedMS, r.started)+current.Milliseconds()
+	}
+	return atMS > since || h.heardMS > 0 && nowMS-(r.base.Boot()-h.heardMS) > since+current.Milliseconds()
 }
 
 // mayFollow refuses that a workload starts after others if there is none of such a name, or

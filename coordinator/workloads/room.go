@@ -80,7 +80,9 @@ type workload struct {
 	shut  bool         // grants are withheld: a decision about it is on its way to the disk
 	// shutMS is since when, by the boot clock; 0 if a process before did that.
 	shutMS int64
-	idle   bool // its host has told last that it does not run
+	// movedMS is when it went where it is, by the boot clock; 0 if a process before did that.
+	movedMS int64
+	idle    bool // its host has told last that it does not run
 	// stopped tells that its user wants it stopped, as its host told before it was lost.
 	stopped bool
 }
@@ -99,6 +101,8 @@ type holder struct {
 	// for that from askMS of the boot clock on.
 	told  bool
 	askMS int64
+	// backMS is when that was last, and toldMS when it told last what it has, boot clock.
+	backMS, toldMS int64
 
 	availability core.Availability
 	ailing       []protocol.CTID // what fails there, by its newest inventory
@@ -468,6 +472,9 @@ func (r *Room) store(ctx context.Context, w *workload, verb string, change func(
 	if err == nil {
 		r.held.remove(w)
 		stamped(&w.Workload)
+		if verb != "" && w.Phase != unique.Withheld {
+			w.movedMS = r.base.Boot()
+		}
 		index{r}.hold(w)
 		r.changed = true
 	}

@@ -295,6 +295,10 @@ func TestNothingBeforeTheInventory(t *testing.T) {
 			s := born(t, "none")
 			s.away["b"] = true
 			s.keep(2 * time.Minute)
+			if _, at, _ := s.Heard("b"); at > s.now-2*time.Minute.Milliseconds() {
+				t.Errorf("at %d, it is there anew at %d, and is away", s.now, at)
+			}
+			returned := s.now
 			s.away["b"], s.away["a"], s.off["a"], s.closed["a"], s.mute = false, true, true, true, true
 			back(s)
 			asked := 0
@@ -304,6 +308,9 @@ func TestNothingBeforeTheInventory(t *testing.T) {
 				if s.Untold("b") {
 					asked++
 				}
+			}
+			if _, at, _ := s.Heard("b"); at != returned {
+				t.Errorf("it is there anew at %d, not %d", at, returned)
 			}
 			w := s.only()
 			if w.Phase != unique.Free || len(s.asked) > 0 || !strings.Contains(w.Why, "b: it is back, and has not told what it has since") {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/fence"
 	"github.com/hostler-io/hostler/placement"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/limit"
@@ -121,7 +122,7 @@ func (r *Room) scene(ctx context.Context, q WhatIf, least unique.SelfFence) (*sc
 			if c.stopped {
 				stopped[c.id] = true
 			}
-			if w.ChangedMS <= h.atMS && r.cfg.Placing.fails(c.broken, c.failures) {
+			if (w.ChangedMS <= h.atMS || w.ChangedMS > r.base.NowMS() && order{r}.toldSince(h.id, h.atMS, w)) && r.cfg.Placing.fails(c.broken, c.failures) {
 				broken[c.id] = cmp.Or(c.broken, fmt.Sprintf("the last %d starts have failed", c.failures))
 			}
 		}
@@ -222,7 +223,7 @@ func (rules Placing) wanted(w *workload, names map[string][]string, nowMS int64)
 		Rules: slices.Clone(w.Wants.Rules), Only: w.Wants.Only(),
 	}
 	for host, f := range w.Failed {
-		if nowMS-f.AtMS < rules.Forgiven.Milliseconds() {
+		if fence.Age(f.AtMS, nowMS) < rules.Forgiven {
 			p.Banned = append(p.Banned, string(host))
 		}
 	}
@@ -319,7 +320,7 @@ const askAfter = 10 * time.Second
 // returned notes that a host is back. The caller holds the lock.
 func (r placer) returned(host protocol.HostID, nowMS int64) {
 	h := r.host(host)
-	h.told, h.askMS = false, nowMS+askAfter.Milliseconds()
+	h.told, h.askMS, h.backMS = false, nowMS+askAfter.Milliseconds(), nowMS
 	r.news.back[host] = true
 }
 

@@ -419,6 +419,23 @@ func TestBrokenMoves(t *testing.T) {
 	}
 }
 
+// TestFailsAfterDateBack: a workload leaves a host on which it fails, also when the date has gone
+// back since it came there.
+func TestFailsAfterDateBack(t *testing.T) {
+	s := fleet(t)
+	s.made("db", 1, placement.Wants{})
+	s.obey(10 * time.Second)
+	s.base.Now = func() time.Time { return time.Now().AddDate(-1, 0, 0) }
+	s.tell("a", func(h *core.Host) {
+		h.Inventory.AtMS = s.base.NowMS()
+		h.Inventory.Containers = []protocol.Container{{CTID: s.only().CTID, Name: "db", Class: "unique", Failures: 5}}
+	})
+	s.obey(30 * time.Second)
+	if w := s.only(); w.Host != "b" || w.Failed["a"].Why != "the last 5 starts have failed" {
+		t.Errorf("%+v", w)
+	}
+}
+
 // TestFailuresAreForgiven: a host on which a workload has failed to start as often as is
 // configured is left, and takes it again when some time has passed.
 func TestFailuresAreForgiven(t *testing.T) {
@@ -451,9 +468,11 @@ func TestFailuresAreForgiven(t *testing.T) {
 	if got := takes(); got != "it failed there too often" {
 		t.Errorf("soon after: %q", got)
 	}
-	s.base.Now = func() time.Time { return time.Now().Add(s.Room.cfg.Placing.Forgiven + time.Minute) }
-	if got := takes(); got != "" {
-		t.Errorf("when it is forgiven: %q", got)
+	for _, later := range []time.Duration{s.Room.cfg.Placing.Forgiven + time.Minute, -365 * 24 * time.Hour} { // the date may go back
+		s.base.Now = func() time.Time { return time.Now().Add(later) }
+		if got := takes(); got != "" {
+			t.Errorf("when it is forgiven, %s later: %q", later, got)
+		}
 	}
 }
 

@@ -31,15 +31,16 @@ func (r *Room) holderOf(w *workload) unique.Holder {
 	return unique.Holder{HeardMS: h.heardMS, Fence: h.Fence, Pausable: h.Pausable, Unsure: h.Ring < r.cfg.Removed(), Quiet: w.quiet, Off: off, Confirmed: confirmed, Maintenance: h.availability.State == core.Maintenance, Blocked: r.resolved[w.CTID].Blocked != ""}
 }
 
-// HeardMS is when a host was heard last, by the boot clock; 0 if it was not since the
-// process began.
-func (r *Room) HeardMS(host protocol.HostID) int64 {
+// Heard is when a host was heard last, by the boot clock; when it was there anew last: it
+// said hello, or was heard after a silence in which its lease had ended; and when it told
+// last what it has. 0: not since the process began.
+func (r *Room) Heard(host protocol.HostID) (lastMS, anewMS, toldMS int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h := r.hosts[host]; h != nil {
-		return h.heardMS
+		return h.heardMS, h.backMS, h.toldMS
 	}
-	return 0
+	return 0, 0, 0
 }
 
 // Maintenance reports whether nothing is decided about a host.

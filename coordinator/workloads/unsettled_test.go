@@ -1,7 +1,6 @@
 package workloads
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -93,8 +92,9 @@ func TestOffIsSeen(t *testing.T) {
 	}
 }
 
-// TestNeverHeard: a host that was not heard since the start counts as lost, also if it got its
-// workload since.
+// TestNeverHeard: a host that was not heard since the start counts as lost since then, also if it
+// got its workload later. It has shown nothing, so no end of a lease proves anything of it, and it
+// may run what it has: the workload goes elsewhere when a device has switched the host off.
 func TestNeverHeard(t *testing.T) {
 	s := newStage(t)
 	if err := s.store.Update(t.Context(), func(tx core.Tx) error {
@@ -105,9 +105,28 @@ func TestNeverHeard(t *testing.T) {
 	s.request("d", create("none"), "ann")
 	s.ends(protocol.StateDone, "")
 	s.away["d"] = true
-	s.keep(10 * time.Minute)
-	if w := s.only(); w.Phase != unique.Withheld || !strings.Contains(w.Why, "host d") {
-		t.Errorf("%+v", w)
+	first := s.only().Epoch
+	for _, d := range []time.Duration{10 * time.Second, 10 * time.Minute} {
+		s.keep(d)
+		w, all := s.only(), s.Suspects()
+		if w.Phase != unique.Withheld || w.Host != "d" || w.Epoch != first || w.Why != "the end of the lease of host d is no proof (self-fence none, want guard): fence it, or confirm that it is off" {
+			t.Errorf("after %s: %+v", d, w)
+		}
+		silent := time.Duration(s.now-s.started) * time.Millisecond
+		if len(all) != 1 || all[0].ID != "d" || !all[0].Lost || all[0].Silent != silent || all[0].Goodbye || len(all[0].Work) != 1 {
+			t.Fatalf("after %s, %s after the start, are suspected: %+v", d, silent, all)
+		}
+		if x := all[0].Work[0]; x.ByLease || !x.Runs || x.Stuck || x.Why != w.Why {
+			t.Errorf("after %s: %+v", d, x)
+		}
+	}
+	if heard, _, _ := s.Heard("d"); heard != 0 || len(s.asked) > 0 {
+		t.Errorf("host d was heard at %d, and asked were %v", heard, s.asked)
+	}
+	s.off["d"], s.closed["d"] = true, true
+	s.keep(20 * time.Second)
+	if w := s.only(); w.Phase != unique.Held || w.Host == "d" || w.Epoch.Compare(first) <= 0 {
+		t.Errorf("when host d is off: %+v", w)
 	}
 }
 
