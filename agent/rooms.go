@@ -134,8 +134,9 @@ func (a *Agent) report() (uplink.Report, bool) {
 	h, policy := a.cfg.HostInfo(), a.rights.Info()
 	h.Policy, h.Rules = &policy, new(a.ruling.info)
 	h.Boot, h.UptimeMS, h.ClockMS, h.QueueDepth, h.Degraded = a.cfg.Boot, a.loop.BootMS(), a.loop.WallMS(), a.actions.Open(), a.loop.Degraded()
-	var inventory []protocol.Container
-	for _, c := range a.containers.All() {
+	all := a.containers.All()
+	inventory := make([]protocol.Container, 0, len(all))
+	for _, c := range all {
 		inventory = append(inventory, c.Container)
 	}
 	r := uplink.Report{Host: h, Containers: inventory}

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/prometheus/procfs"
 )
 
 // families are the cgroup hierarchies that are mounted: of version 1 one for each
@@ -35,10 +33,11 @@ func (c *Collector) families() families {
 	return f
 }
 
-// group is where a container stands in the hierarchies.
+// group is where a container stands in the hierarchies: the directories of its control
+// group.
 type group struct {
-	families
-	paths map[string]string // from controller to path; "" is version 2
+	unified string            // empty for none
+	v1      map[string]string // from controller to directory
 }
 
 // payload cuts a cgroup down to that of the whole container: its first process may
@@ -54,39 +53,47 @@ func payload(path string) (string, bool) {
 	return "", false
 }
 
-func (f families) of(cgroups []procfs.Cgroup) group {
-	g := group{families: f, paths: make(map[string]string)}
-	for _, cg := range cgroups {
-		path, ok := payload(cg.Path)
-		if !ok {
+// of reads /proc/PID/cgroup of the first process, lines of "number:controllers:path".
+func (f families) of(cgroups string) group {
+	g := group{v1: make(map[string]string, len(f.v1))}
+	for line := range strings.Lines(cgroups) {
+		number, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		controllers, path, found := strings.Cut(rest, ":")
+		path, ours := payload(path)
+		if !found || !ours {
 			continue
 		}
-		if cg.HierarchyID == 0 {
-			g.paths[""] = path
+		if number == "0" && f.unified != "" {
+			g.unified = filepath.Join(f.unified, path)
 		}
-		for _, controller := range cg.Controllers {
-			g.paths[controller] = path
+		for controller := range strings.SplitSeq(controllers, ",") {
+			if at := f.v1[controller]; controller != "" && at != "" {
+				g.v1[controller] = filepath.Join(at, path)
+			}
 		}
 	}
 	return g
 }
 
-// v2 and file read a file of the container's group.
-func (g group) v2(name string) (string, bool) {
-	path, ok := g.paths[""]
-	if !ok || g.unified == "" {
+// everywhere is in place of a controller for what version 2 has without one.
+const everywhere = ""
+
+// v2 and file read a file of the container's group. What a controller of version 1 has is
+// not in version 2: it is not looked for there.
+func (g group) v2(controller, name string) (string, bool) {
+	if _, elsewhere := g.v1[controller]; elsewhere || g.unified == "" {
 		return "", false
 	}
-	b, err := readSmall(filepath.Join(g.unified, path, name))
+	b, err := readSmall(g.unified + "/" + name)
 	return b, err == nil
 }
 
 func (g group) file(controller, name string) (string, bool) {
-	path, ok := g.paths[controller]
-	if !ok || controller == "" {
+	dir, ok := g.v1[controller]
+	if !ok {
 		return "", false
 	}
-	b, err := readSmall(filepath.Join(g.v1[controller], path, name))
+	b, err := readSmall(dir + "/" + name)
 	return b, err == nil
 }
 
@@ -102,8 +109,8 @@ func number(text string, ok bool) (float64, bool) {
 // field reads a number of a file of lines "name number".
 func field(text, name string) (float64, bool) {
 	for line := range strings.Lines(text) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
-			return number(f[1], true)
+		if value, ok := strings.CutPrefix(line, name); ok && strings.HasPrefix(value, " ") {
+			return number(value, true)
 		}
 	}
 	return 0, false
@@ -112,17 +119,14 @@ func field(text, name string) (float64, bool) {
 // container measures one container. Version 2 comes first: where its file exists, its
 // controller is there, and cpu.stat and pressure are there without one.
 func (c *Collector) container(ct Container, f families, now time.Duration) {
-	proc, err := c.fs.Proc(ct.InitPID)
-	if err != nil {
-		return
-	}
-	cgroups, err := proc.Cgroups()
+	proc := filepath.Join(c.cfg.Proc, strconv.Itoa(ct.InitPID))
+	cgroups, err := readSmall(proc + "/cgroup")
 	if err != nil {
 		return
 	}
 	g := f.of(cgroups)
 	of := func(m Metric, part string) Series { return Series{ct.Name, m, part} }
-	if stat, ok := g.v2("cpu.stat"); ok {
+	if stat, ok := g.v2(everywhere, "cpu.stat"); ok {
 		if us, ok := field(stat, "usage_usec"); ok {
 			c.rate(of(CPU, ""), us/1e6, 100, now)
 		}
@@ -130,7 +134,7 @@ func (c *Collector) container(ct Container, f families, now time.Duration) {
 		c.rate(of(CPU, ""), ns/1e9, 100, now)
 	}
 	c.memory(of, g)
-	events, ok := g.v2("memory.events")
+	events, ok := g.v2("memory", "memory.events")
 	if !ok { // version 1 counts what was killed in the group itself, and not in those below
 		events, _ = g.file("memory", "memory.oom_control")
 	}
@@ -140,7 +144,7 @@ func (c *Collector) container(ct Container, f families, now time.Duration) {
 	if n, ok := field(events, "oom"); ok { // version 2 alone counts that
 		c.grown(of(OOMLimit, ""), n, now)
 	}
-	if n, ok := number(g.v2("pids.current")); ok {
+	if n, ok := number(g.v2("pids", "pids.current")); ok {
 		c.set(of(Tasks, ""), n)
 	} else if n, ok := number(g.file("pids", "pids.current")); ok {
 		c.set(of(Tasks, ""), n)
@@ -149,10 +153,10 @@ func (c *Collector) container(ct Container, f families, now time.Duration) {
 		c.rate(of(DiskRead, ""), in, 1, now)
 		c.rate(of(DiskWritten, ""), out, 1, now)
 	}
-	for file, m := range map[string]Metric{"cpu.pressure": WaitCPU, "memory.pressure": WaitMemory, "io.pressure": WaitIO} {
-		if text, ok := g.v2(file); ok {
+	for _, wait := range waits {
+		if text, ok := g.v2(everywhere, wait.resource+".pressure"); ok {
 			if us, ok := total(text); ok {
-				c.rate(of(m, ""), us/1e6, 100, now)
+				c.rate(of(wait.metric, ""), us/1e6, 100, now)
 			}
 		}
 	}
@@ -161,16 +165,16 @@ func (c *Collector) container(ct Container, f families, now time.Duration) {
 		c.set(of(Inodes, ""), float64(ct.Inodes))
 	}
 	// Who shares the host's network has no interfaces of its own.
-	if ns, err := os.Readlink(filepath.Join(c.cfg.Proc, strconv.Itoa(ct.InitPID), "ns/net")); err == nil && ns != c.own {
-		c.interfaces(ct.Name, proc.NetDev, now)
+	if ns, err := os.Readlink(proc + "/ns/net"); err == nil && ns != c.own {
+		c.interfaces(ct.Name, proc+"/net/dev", now)
 	}
 }
 
 // memory sets the working set: what the kernel could not take back without writing.
 func (c *Collector) memory(of func(Metric, string) Series, g group) {
-	used, ok := number(g.v2("memory.current"))
-	stat, _ := g.v2("memory.stat")
-	limit, limited := number(g.v2("memory.max"))
+	used, ok := number(g.v2("memory", "memory.current"))
+	stat, _ := g.v2("memory", "memory.stat")
+	limit, limited := number(g.v2("memory", "memory.max"))
 	inactive := "inactive_file"
 	if !ok {
 		used, ok = number(g.file("memory", "memory.usage_in_bytes"))
@@ -191,7 +195,7 @@ func (c *Collector) memory(of func(Metric, string) Series, g group) {
 
 // blocks returns the bytes that were read from disks and written to them.
 func blocks(g group) (in, out float64, ok bool) {
-	if text, ok := g.v2("io.stat"); ok { // "8:0 rbytes=1 wbytes=2 …"
+	if text, ok := g.v2("blkio", "io.stat"); ok { // "8:0 rbytes=1 wbytes=2 …"
 		for _, f := range strings.Fields(text) {
 			name, value, _ := strings.Cut(f, "=")
 			n, _ := number(value, true)

@@ -3,7 +3,6 @@ package metrics
 import (
 	"cmp"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -69,7 +68,7 @@ func NewCollector(cfg Config) (*Collector, error) {
 // need two samples: the first has none, and neither has a counter that went back,
 // because what counted has begun anew. What cannot be read is left out.
 func (c *Collector) Collect(at time.Time, now time.Duration, containers []Container) Sample {
-	c.values, c.span = nil, now-c.last
+	c.values, c.span = make([]Value, 0, len(c.values)+16), now-c.last
 	if c.last == 0 {
 		c.span = 0
 	}
@@ -142,10 +141,10 @@ func (c *Collector) host(now time.Duration) {
 	}
 	c.disks(now)
 	c.fileSystems()
-	c.interfaces("", c.fs.NetDev, now)
-	for resource, m := range map[string]Metric{"cpu": WaitCPU, "memory": WaitMemory, "io": WaitIO} {
-		if p, err := c.fs.PSIStatsForResource(resource); err == nil && p.Some != nil {
-			c.rate(of(m, ""), float64(p.Some.Total)/1e6, 100, now)
+	c.interfaces("", filepath.Join(c.cfg.Proc, "net/dev"), now)
+	for _, wait := range waits {
+		if p, err := c.fs.PSIStatsForResource(wait.resource); err == nil && p.Some != nil {
+			c.rate(of(wait.metric, ""), float64(p.Some.Total)/1e6, 100, now)
 		}
 	}
 	if b, err := readSmall(filepath.Join(c.cfg.Proc, "vmstat")); err == nil {
@@ -155,6 +154,12 @@ func (c *Collector) host(now time.Duration) {
 	}
 	c.heat()
 }
+
+// waits are the resources that tasks wait for.
+var waits = []struct {
+	resource string
+	metric   Metric
+}{{"cpu", WaitCPU}, {"memory", WaitMemory}, {"io", WaitIO}}
 
 // tasks reads the fourth field of loadavg, "running/all".
 func tasks(proc string) (float64, bool) {
@@ -231,17 +236,23 @@ func (c *Collector) fileSystems() {
 
 // interfaces leaves out loopback, and on the host the ends of containers' cables:
 // they come and go, and the container's own end tells the same.
-func (c *Collector) interfaces(container string, read func() (procfs.NetDev, error), now time.Duration) {
-	devs, err := read()
+func (c *Collector) interfaces(container, path string, now time.Duration) {
+	b, err := readSmall(path)
 	if err != nil {
 		return
 	}
-	for name, d := range devs {
-		if name == "lo" || container == "" && strings.HasPrefix(name, "veth") {
+	for line := range strings.Lines(b) { // "eth0: bytes and seven other numbers received, bytes … sent"
+		at := strings.LastIndexByte(line, ':')
+		f := strings.Fields(line[at+1:])
+		name := strings.TrimSpace(line[:max(at, 0)])
+		if len(f) < 9 || name == "" || name == "lo" || container == "" && strings.HasPrefix(name, "veth") {
 			continue
 		}
-		c.rate(Series{container, NetReceived, name}, float64(d.RxBytes), 1, now)
-		c.rate(Series{container, NetSent, name}, float64(d.TxBytes), 1, now)
+		in, known := number(f[0], true)
+		if out, both := number(f[8], known); both {
+			c.rate(Series{container, NetReceived, name}, in, 1, now)
+			c.rate(Series{container, NetSent, name}, out, 1, now)
+		}
 	}
 }
 
@@ -279,16 +290,30 @@ func (c *Collector) heat() {
 // maxFile bounds what is read of a file of the kernel's.
 const maxFile = 1 << 20
 
-// readSmall returns a file of the kernel's.
+// readSmall returns a file of the kernel's. A sample has thousands of them: they are read
+// without the runtime, which would ask for each whether it can be waited for.
 func readSmall(path string) (string, error) {
-	f, err := os.Open(path)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	for err == unix.EINTR {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	}
 	if err != nil {
-		return "", err
+		return "", &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if len(b) > maxFile {
-		return "", &fs.PathError{Op: "read", Path: path, Err: errors.New("file is too large")}
+	defer unix.Close(fd)
+	var piece [4 << 10]byte
+	var text string
+	for {
+		switch n, err := unix.Read(fd, piece[:]); {
+		case err == unix.EINTR:
+		case err != nil:
+			return "", &fs.PathError{Op: "read", Path: path, Err: err}
+		case n == 0:
+			return text, nil
+		case len(text)+n > maxFile:
+			return "", &fs.PathError{Op: "read", Path: path, Err: errors.New("file is too large")}
+		default:
+			text += string(piece[:n])
+		}
 	}
-	return string(b), err
 }

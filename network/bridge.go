@@ -136,9 +136,9 @@ func addressOf(p netip.Prefix) *netlink.Addr {
 
 // Owned returns the bridges of an agent by the names of their networks.
 func Owned(mark string) (map[string]string, error) {
-	links, err := dump(netlink.LinkList)
+	links, err := linksOf("bridge")
 	if err != nil {
-		return nil, fmt.Errorf("listing links: %w", err)
+		return nil, err
 	}
 	all := make(map[string]string)
 	for _, l := range links {

@@ -32,9 +32,9 @@ const dumpAttempts = 5
 // loopback and without the host's ends of its containers' links: these come and
 // go with every container and are told by the containers' own state.
 func Interfaces() ([]Interface, error) {
-	links, err := dump(netlink.LinkList)
+	links, err := ownLinks()
 	if err != nil {
-		return nil, fmt.Errorf("listing links: %w", err)
+		return nil, err
 	}
 	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
@@ -50,7 +50,7 @@ func Interfaces() ([]Interface, error) {
 	out := []Interface{}
 	for _, link := range links {
 		attrs := link.Attrs()
-		if attrs.Flags&net.FlagLoopback != 0 || isContainerEnd(link) {
+		if attrs.Flags&net.FlagLoopback != 0 {
 			continue
 		}
 		prefixes := byLink[attrs.Index]
@@ -64,13 +64,6 @@ func Interfaces() ([]Interface, error) {
 	}
 	slices.SortFunc(out, func(a, b Interface) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
-}
-
-// isContainerEnd: a veth that is attached to a bridge here and ends in another
-// network namespace.
-func isContainerEnd(link netlink.Link) bool {
-	attrs := link.Attrs()
-	return link.Type() == "veth" && attrs.MasterIndex != 0 && attrs.NetNsID >= 0
 }
 
 func comparePrefixes(a, b netip.Prefix) int {

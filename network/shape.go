@@ -265,20 +265,26 @@ func bucketOf(l netlink.Link) (int64, error) {
 // Shapers returns the devices that hold back what containers send and whose cable is gone:
 // a cable ends with its container, and does not take them along.
 func Shapers() (orphans []string, err error) {
-	links, err := dump(netlink.LinkList)
+	links, err := linksOf("ifb")
 	if err != nil {
-		return nil, fmt.Errorf("listing links: %w", err)
+		return nil, err
+	}
+	links = slices.DeleteFunc(links, func(l netlink.Link) bool {
+		return l.Type() != "ifb" || !strings.HasPrefix(l.Attrs().Name, shaperPrefix)
+	})
+	if len(links) == 0 {
+		return nil, nil
+	}
+	cables, err := linksOf("veth") // later: a device of a cable that is made meanwhile is left alone
+	if err != nil {
+		return nil, err
 	}
 	for _, l := range links {
-		number, ok := strings.CutPrefix(l.Attrs().Name, shaperPrefix)
-		if l.Type() != "ifb" || !ok {
-			continue
-		}
-		cable, err := strconv.Atoi(number)
+		cable, err := strconv.Atoi(strings.TrimPrefix(l.Attrs().Name, shaperPrefix))
 		if err != nil {
 			continue
 		}
-		if !slices.ContainsFunc(links, func(o netlink.Link) bool { return o.Type() == "veth" && o.Attrs().Index == cable }) {
+		if !slices.ContainsFunc(cables, func(o netlink.Link) bool { return o.Type() == "veth" && o.Attrs().Index == cable }) {
 			orphans = append(orphans, l.Attrs().Name)
 		}
 	}

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
-	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // settle is how long changes of links are gathered: a link that comes up tells of it in
@@ -18,69 +19,51 @@ const settle = 200 * time.Millisecond
 // Changes that come together are one call. A change that the kernel could not tell, because
 // there were too many, is a call as well.
 func Watch(ctx context.Context, changed func()) error {
+	messages, err := subscribe()
+	if err != nil {
+		return fmt.Errorf("watching links and addresses: %w", err)
+	}
+	defer messages.Close()
+	undo := context.AfterFunc(ctx, func() { _ = messages.Close() }) // it ends the read
+	defer undo()
+	changed() // what happened before is not told
 	for {
-		err := watchOnce(ctx, changed)
-		if ctx.Err() != nil {
+		err := next(messages, time.Time{})
+		for end := time.Now().Add(settle); err == nil; {
+			err = next(messages, end)
+		}
+		switch {
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return fmt.Errorf("watching links and addresses: %w", err)
 		}
-		if !errors.Is(err, errOverrun) {
-			return err
-		}
+		changed()
 	}
 }
 
-var errOverrun = errors.New("the kernel tells of no more changes")
+// subscribe returns a socket on which the kernel tells of links and addresses.
+func subscribe() (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	groups := uint32(unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR)
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "netlink"), nil
+}
 
-// watchOnce watches until the kernel's queue has overrun.
-func watchOnce(ctx context.Context, changed func()) error {
-	done := make(chan struct{})
-	links, addrs := make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate)
-	defer func() { // the library sends until its socket is closed
-		close(done)
-		for links != nil || addrs != nil {
-			select {
-			case _, ok := <-links:
-				if !ok {
-					links = nil
-				}
-			case _, ok := <-addrs:
-				if !ok {
-					addrs = nil
-				}
-			}
-		}
-	}()
-	if err := netlink.LinkSubscribe(links, done); err != nil {
-		links, addrs = nil, nil
-		return fmt.Errorf("watching links: %w", err)
+// next waits for a message, or for word that messages went before they were read, until a
+// time if it is not zero. What the message says is not read: the look that follows finds it.
+func next(messages *os.File, until time.Time) error {
+	if err := messages.SetReadDeadline(until); err != nil {
+		return err
 	}
-	if err := netlink.AddrSubscribe(addrs, done); err != nil {
-		addrs = nil
-		return fmt.Errorf("watching addresses: %w", err)
+	var start [unix.SizeofNlMsghdr]byte
+	if _, err := messages.Read(start[:]); !errors.Is(err, unix.ENOBUFS) {
+		return err
 	}
-	changed() // what happened before is not told
-	var soon <-chan time.Time
-	for {
-		select {
-		case _, ok := <-links:
-			if !ok {
-				links = nil
-				return errOverrun
-			}
-		case _, ok := <-addrs:
-			if !ok {
-				addrs = nil
-				return errOverrun
-			}
-		case <-soon:
-			soon = nil
-			changed()
-			continue
-		case <-ctx.Done():
-			return nil
-		}
-		if soon == nil {
-			soon = time.After(settle)
-		}
-	}
+	return nil
 }

@@ -28,7 +28,7 @@ type Container struct {
 
 // All returns every container of the host, managed ones first, each by name.
 func (c *Containers) All() []Container {
-	var all []Container
+	all := make([]Container, 0, len(c.managed))
 	for _, m := range c.sorted() {
 		all = append(all, Container{Container: m.show(c), Template: m.rec.Template, MAC: m.rec.MAC, InitPID: m.info.InitPID, Ends: m.rec.Ends, Backups: c.backed.known, BackupNumber: c.good(m).Number})
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -45,10 +46,17 @@ var errJoined = errors.New("the host has joined a fleet")
 // group is the group whose members may use the socket.
 const group = "hostler"
 
+// collectAt is by how many percent the heap grows between two collections of garbage. It is
+// small, so they cost little, and what it may grow by is much of what the agent has for itself.
+const collectAt = 50
+
 // run serves until ctx ends. A host that joins a fleet meanwhile goes on as its
 // member; commands and containers do not notice. configured are the options by which
 // another process of this program reads the same configuration.
 func run(ctx context.Context, again loader, configured []string, log *slog.Logger) error {
+	if os.Getenv("GOGC") == "" { // a person who set it knows better
+		defer debug.SetGCPercent(debug.SetGCPercent(collectAt))
+	}
 	c, from, err := again()
 	if err != nil {
 		return err

@@ -155,7 +155,11 @@ func TestKeepAddress(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
-	got := addresses([]string{"10.70.0.2", "127.0.0.1", "fe80::1", "::1", "nonsense", "fd00::2", "10.70.0.2", "::ffff:10.70.0.1"})
+	var all []netip.Addr
+	for _, text := range []string{"10.70.0.2", "127.0.0.1", "fe80::1", "::1", "fd00::2", "10.70.0.2", "::ffff:10.70.0.1"} {
+		all = append(all, netip.MustParseAddr(text))
+	}
+	got := reachable(all)
 	want := []netip.Addr{netip.MustParseAddr("10.70.0.1"), netip.MustParseAddr("10.70.0.2"), netip.MustParseAddr("fd00::2")}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

@@ -162,8 +162,8 @@ func (h *host) describe(name string) (container.Info, error) {
 		return info, nil
 	}
 	info.InitPID = max(0, c.InitPid())
-	if texts, err := c.IPAddresses(); err == nil {
-		info.Addresses = addresses(texts)
+	if all, err := addressesOf(info.InitPID); err == nil {
+		info.Addresses = reachable(all)
 	}
 	return info, nil
 }
@@ -188,23 +188,22 @@ func stateOf(s golxc.State) container.State {
 
 // configured returns the addresses that the container's configuration gives it.
 func configured(c *golxc.Container) []netip.Addr {
-	var texts []string
+	var all []netip.Addr
 	for _, key := range []string{"lxc.net.0.ipv4.address", "lxc.net.0.ipv6.address"} {
 		for _, text := range c.ConfigItem(key) {
 			if p, err := netip.ParsePrefix(text); err == nil {
-				texts = append(texts, p.Addr().String())
+				all = append(all, p.Addr())
 			}
 		}
 	}
-	return addresses(texts)
+	return reachable(all)
 }
 
-// addresses parses, drops what says nothing outside the container, and sorts.
-func addresses(texts []string) []netip.Addr {
+// reachable drops the addresses that say nothing outside the container, and sorts.
+func reachable(all []netip.Addr) []netip.Addr {
 	var out []netip.Addr
-	for _, text := range texts {
-		a, err := netip.ParseAddr(text)
-		if err != nil || a.IsLoopback() || a.IsLinkLocalUnicast() {
+	for _, a := range all {
+		if a.IsLoopback() || a.IsLinkLocalUnicast() {
 			continue
 		}
 		out = append(out, a.Unmap())
