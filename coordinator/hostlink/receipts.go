@@ -18,17 +18,17 @@ const maxCredits = 64
 // called from any goroutine, and never wait.
 type receipts struct {
 	mu      sync.Mutex
-	up      map[protocol.Stream]protocol.Position // durable here; nil until something is
-	credits map[creditKey]protocol.Credit         // output to ask for; nil until there is some
-	owed    bool                                  // something that the host must learn has changed since the newest receipt
-	full    bool                                  // the next receipt asks for a full heartbeat
-	lease   bool                                  // the next receipt asks for a lease
-	kept    uint64                                // the newest heartbeat of the connection that is durable here
-	head    protocol.Position                     // head of the host's own audit log that the host is to be told, once
-	sealed  uint64                                // newest checkpoint of the audit log that this connection was told
-	untold  bool                                  // the host takes a reconnect window, and was not told it on this connection
-	window  time.Duration                         // the one that it was told last
-	samples bool                                  // the host sends samples, and they are taken
+	up      []protocol.Position           // durable here, one of each stream; a map of two takes a kilobyte
+	credits map[creditKey]protocol.Credit // output to ask for; nil until there is some
+	owed    bool                          // something that the host must learn has changed since the newest receipt
+	full    bool                          // the next receipt asks for a full heartbeat
+	lease   bool                          // the next receipt asks for a lease
+	kept    uint64                        // the newest heartbeat of the connection that is durable here
+	head    protocol.Position             // head of the host's own audit log that the host is to be told, once
+	sealed  uint64                        // newest checkpoint of the audit log that this connection was told
+	untold  bool                          // the host takes a reconnect window, and was not told it on this connection
+	window  time.Duration                 // the one that it was told last
+	samples bool                          // the host sends samples, and they are taken
 }
 
 // creditKey names one output stream of one attempt of an action.
@@ -76,7 +76,11 @@ func (r *receipts) arrived(up []protocol.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range up {
-		set(&r.up, p.Stream, p)
+		if i := slices.IndexFunc(r.up, func(q protocol.Position) bool { return q.Stream == p.Stream }); i >= 0 {
+			r.up[i] = p
+		} else {
+			r.up = append(r.up, p)
+		}
 	}
 }
 
@@ -139,10 +143,7 @@ func (r *receipts) asks() bool {
 func (r *receipts) compose(newest *core.Seal, window time.Duration) protocol.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := protocol.Receipt{Have: []protocol.Position{}, Audit: r.head, Beat: r.kept, Samples: r.samples}
-	for _, p := range r.up {
-		out.Have = append(out.Have, p)
-	}
+	out := protocol.Receipt{Have: append([]protocol.Position{}, r.up...), Audit: r.head, Beat: r.kept, Samples: r.samples}
 	if r.full {
 		out.Want = []string{protocol.WantFull}
 	}
