@@ -398,12 +398,12 @@ func (s *server) publishDocument(c protocol.Channel, b []byte, err error) {
 
 // Collecting garbage costs by its frequency, and a small heap is collected
 // often: of a coordinator with few hosts it takes a tenth of all it does. So the
-// heap may grow by spareHeap between two collections, or by half of what is to be
+// heap may grow by spareHeap between two collections, or by a third of what is to be
 // looked at if that is more: with ten thousand hosts their connections hold several
 // hundred MB, and the runtime's default would let the heap grow by as much again.
 const (
 	spareHeap  = 64 << 20
-	minPercent = 50
+	minPercent = 33
 	maxPercent = 400
 	paceEvery  = 10 * time.Second
 )
