@@ -186,7 +186,13 @@ func (n node) start(ctx context.Context, o order) (out io.ReadCloser, err error)
 	}
 	cmd.Stdout = prints
 	cmd.ExtraFiles = []*os.File{said}
-	err = cmd.Start()
+	// What the runtime of Go says when it ends a process stands beside what its programs say.
+	log, err := os.OpenFile(n.log(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		cmd.Stderr = log
+		err = cmd.Start()
+		_ = log.Close() // the process has its own
+	}
 	said.Close()
 	prints.Close()
 	defer answer.Close()
@@ -204,8 +210,12 @@ func (n node) start(ctx context.Context, o order) (out io.ReadCloser, err error)
 		}
 	}()
 	if err := network.Lay(network.Cable{Name: n.cable(), Bridge: n.fleet.bridge(), Peer: uplink, PID: cmd.Process.Pid}); err != nil {
-		// Without its process there is nothing to connect, and it has said why it ended.
-		_ = cmd.Process.Kill() // it may have
+		// Without its process there is nothing to connect, and it has said why it ended, or what
+		// has ended it tells.
+		if errors.Is(err, unix.ESRCH) {
+			err = errors.Join(err, cmd.Wait())
+		}
+		_ = cmd.Process.Kill() // it may have ended
 		if line, _ := bufio.NewReader(answer).ReadString('\n'); line != "" {
 			return nil, fmt.Errorf("%s (%w)", strings.TrimSpace(line), errNotReady)
 		}
