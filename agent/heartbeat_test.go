@@ -78,8 +78,8 @@ func TestFiguresAreTold(t *testing.T) {
 	})
 }
 
-// TestSleepIsTold: that the host will sleep is told at once, each lease tells what is left of
-// it, and a person can take it back.
+// TestSleepIsTold: a host tells at once that it will sleep, each lease tells how long it still
+// will, and a person can take the announcement back.
 func TestSleepIsTold(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		told := func(when string, want time.Duration) {

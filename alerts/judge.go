@@ -74,7 +74,7 @@ func (j *Judge) Judge(s metrics.Sample) []Change {
 		present[v.Container] = true
 	}
 	span := s.Span
-	if span > maxSpan { // what was between two looks so far apart, nobody knows
+	if span > maxSpan { // nothing was measured in the gap
 		span = metrics.Interval
 	}
 	var changes []Change

@@ -25,9 +25,9 @@ func (n named) Verify(sig, _ []byte) error {
 }
 
 // TestLatestOfHolders: of the hosts that share a target those count that have held the
-// container, up to the epoch that each has had: whoever has the key of an earlier host makes no
-// backup that is newer than those of later hosts. A damaged newest backup is an error, and no
-// older one is taken for it.
+// container, up to the epoch that each host has had: the stolen key of an earlier host makes no
+// backup that counts as newer than those of later hosts. A damaged newest backup is an error, and
+// no older one is taken in its place.
 func TestLatestOfHolders(t *testing.T) {
 	const db = container.CTID("0199f3aa-0000-7000-8000-000000000001")
 	nas, files := t.TempDir(), t.TempDir()

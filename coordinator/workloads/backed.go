@@ -51,8 +51,8 @@ func holds(w *core.Workload) {
 	w.Had = had
 }
 
-// epochs are those that the holders of a workload have had. A holder of which none is known
-// had at most that of now.
+// epochs are the newest epochs of the holders of a workload, in their order. If the epoch of a
+// holder is not known, it is the workload's epoch of now: the holder had no higher one.
 func epochs(w *core.Workload) (all []protocol.Epoch) {
 	for _, h := range w.Holders {
 		e, ok := w.Had[h]
