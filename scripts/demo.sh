@@ -236,7 +236,12 @@ end() {
 	until_true "$1 is gone" not_running "$pid"
 }
 
-not_running() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; }
+# not_running waits for the other threads, too: a killed process whose first thread has ended
+# is a zombie, and the rest of it holds its files and locks for a moment.
+not_running() {
+	[ ! -e "/proc/$1" ] && return
+	grep -q '^State:.Z' "/proc/$1/status" && [ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 | wc -l)" -le 1 ]
+}
 
 # take_down removes whatever a run has left: programs, containers, supervised
 # commands, the bridge. It asks nobody's help, as the run may have failed
