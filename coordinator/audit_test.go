@@ -319,7 +319,7 @@ func TestHeadProvesTheHostOld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 				tell := func(p protocol.Position) {
-					h.Audit = p
+					h.Set(func(f *coordtest.Facts) { f.Audit = p })
 					h.Heartbeat()
 					after(time.Second)
 				}

@@ -100,7 +100,7 @@ func TestContainersAreKnownWhenTheirActionEnds(t *testing.T) {
 		do(protocol.KindDestroy, nil, time.Now())
 		expect("gone")
 
-		h.Info.ClockMS = time.Now().UnixMilli()
+		h.Set(func(f *coordtest.Facts) { f.Info.ClockMS = time.Now().UnixMilli() })
 		h.Heartbeat() // of a host that has none
 		after(0)
 		do(protocol.KindStart, &running, time.Now().Add(-time.Second))
@@ -123,8 +123,10 @@ func TestChanges(t *testing.T) {
 			for _, ct := range host.Inventory.Containers {
 				got = append(got, ct.Name+" "+ct.State)
 			}
-			if slices.Sort(got); !slices.Equal(got, states) || len(host.Inventory.Alerts) != len(h.Alerts) {
-				t.Errorf("the inventory has %q and %d alerts, want %q and %d", got, len(host.Inventory.Alerts), states, len(h.Alerts))
+			var raised int
+			h.Set(func(f *coordtest.Facts) { raised = len(f.Alerts) })
+			if slices.Sort(got); !slices.Equal(got, states) || len(host.Inventory.Alerts) != raised {
+				t.Errorf("the inventory has %q and %d alerts, want %q and %d", got, len(host.Inventory.Alerts), states, raised)
 			}
 		}
 		asked := func() (n int) {
@@ -136,22 +138,24 @@ func TestChanges(t *testing.T) {
 			return n
 		}
 		web, db := protocol.Container{Name: "web", Runtime: "lxc", State: "running"}, protocol.Container{Name: "db", Runtime: "lxc", State: "running"}
-		h.Containers = []protocol.Container{web}
+		h.Set(func(f *coordtest.Facts) { f.Containers = []protocol.Container{web} })
 		for i := range 40 {
-			h.Alerts = append(h.Alerts, protocol.AlertInfo{ID: fmt.Sprintf("a/%d", i), Severity: "warning", Text: "t"})
+			h.Set(func(f *coordtest.Facts) {
+				f.Alerts = append(f.Alerts, protocol.AlertInfo{ID: fmt.Sprintf("a/%d", i), Severity: "warning", Text: "t"})
+			})
 		}
 		h.Heartbeat()
 		want("web running")
 
 		web.State = "stopped"
-		h.Containers, h.Alerts = []protocol.Container{web}, h.Alerts[1:]
+		h.Set(func(f *coordtest.Facts) { f.Containers, f.Alerts = []protocol.Container{web}, f.Alerts[1:] })
 		f.Delay(func(topic string, _ []byte) bool { return strings.HasSuffix(topic, "/heartbeat") })
 		h.Change() // is lost
 		f.Delay(func(string, []byte) bool { return false })
-		h.Containers = []protocol.Container{web, db}
+		h.Set(func(f *coordtest.Facts) { f.Containers = []protocol.Container{web, db} })
 		h.Change()
 		want("db running", "web stopped")
-		h.Containers = []protocol.Container{db}
+		h.Set(func(f *coordtest.Facts) { f.Containers = []protocol.Container{db} })
 		h.Change()
 		want("db running")
 		if n := asked(); n != 0 {
@@ -180,7 +184,9 @@ func TestChanges(t *testing.T) {
 func TestNameOfAnotherContainer(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		ct := func(n byte) protocol.CTID { return protocol.NewCTID(1, [10]byte{n}) }
-		h.Containers = []protocol.Container{{CTID: ct(1), Name: "db", Runtime: "lxc", State: "stopped"}, {CTID: ct(2), Name: "scratch", Runtime: "lxc", State: "stopped"}}
+		h.Set(func(f *coordtest.Facts) {
+			f.Containers = []protocol.Container{{CTID: ct(1), Name: "db", Runtime: "lxc", State: "stopped"}, {CTID: ct(2), Name: "scratch", Runtime: "lxc", State: "stopped"}}
+		})
 		h.Heartbeat()
 		after(0)
 		ask := func(name protocol.ContainerName, n byte) (actions.Request, []error) {
@@ -208,7 +214,7 @@ func TestNameOfAnotherContainer(t *testing.T) {
 			}
 		}
 		// Asked again, it is what was asked for before.
-		h.Containers[0].Name = "db-old"
+		h.Set(func(f *coordtest.Facts) { f.Containers[0].Name = "db-old" })
 		h.Heartbeat()
 		after(0)
 		if a, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), r); err != nil || a.ID != r.ID {

@@ -28,7 +28,7 @@ func (c *crew) waits() bool {
 
 // beats lets the host tell of the policy in force.
 func (c *crew) beats(info *protocol.PolicyInfo) {
-	c.host.Info.Policy = info
+	c.host.Set(func(f *coordtest.Facts) { f.Info.Policy = info })
 	c.host.Heartbeat()
 	synctest.Wait()
 }
@@ -121,7 +121,7 @@ func TestUnknownPolicyIsAskedFor(t *testing.T) {
 			t.Error("what the host told is not known after a restart")
 		}
 		other := c.AddHost("edge-08")
-		other.Info.Policy = told("file", hostsTwo)
+		other.Set(func(f *coordtest.Facts) { f.Info.Policy = told("file", hostsTwo) })
 		other.Connect()
 		synctest.Wait()
 		a, err := c.Coordinator().Actions().Propose(t.Context(), c.Admin(), actions.Request{Host: other.ID, Spec: coordtest.RunSpec("true")})
@@ -141,7 +141,7 @@ func TestLatePolicyReport(t *testing.T) {
 		c.must(err)
 		o := order(t, c.host)
 		c.host.Report(o.Started(c.host))
-		c.host.Info.ClockMS = 2
+		c.host.Set(func(f *coordtest.Facts) { f.Info.ClockMS = 2 })
 		c.beats(&protocol.PolicyInfo{Source: "builtin"})
 		done := o.Done()
 		done.Exit, done.AtMS = nil, 1

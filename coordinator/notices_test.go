@@ -203,7 +203,9 @@ func TestMarks(t *testing.T) {
 			a := alert(id, true)
 			a.SinceMS = since
 			same := func(o protocol.AlertInfo) bool { return o.ID == id }
-			h.Alerts = append(slices.DeleteFunc(slices.Clone(h.Alerts), same), a.AlertInfo)
+			h.Set(func(f *coordtest.Facts) {
+				f.Alerts = append(slices.DeleteFunc(slices.Clone(f.Alerts), same), a.AlertInfo)
+			})
 			h.Alert(a)
 			elapse(time.Minute)
 		}

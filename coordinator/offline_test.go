@@ -38,7 +38,7 @@ func TestOfflineRule(t *testing.T) {
 				t.Errorf("%s: raised are %q, want %q", what, got, ids)
 			}
 		}
-		h.Info.Rules = &protocol.RulesInfo{}
+		h.Set(func(f *coordtest.Facts) { f.Info.Rules = &protocol.RulesInfo{} })
 		h.Heartbeat()
 		_, err := f.Coordinator().Alerts().SetRule(t.Context(), f.Admin(), alerting.RuleSet{
 			Name: "away", Of: "host", Rules: []string{"ram=80%", "offline=2m", "offline=5m:critical", "clock=1m"},
@@ -64,7 +64,7 @@ func TestOfflineRule(t *testing.T) {
 		h.Heartbeat()
 		after(20 * time.Second)
 		want("a host that is back")
-		h.Info.ClockMS = time.Now().Add(-time.Hour).UnixMilli()
+		h.Set(func(f *coordtest.Facts) { f.Info.ClockMS = time.Now().Add(-time.Hour).UnixMilli() })
 		h.Heartbeat()
 		after(20 * time.Second)
 		if got := raised(); !slices.Contains(got, "coordinator.clock warning") {

@@ -16,7 +16,9 @@ func TestSummary(t *testing.T) {
 		if err := f.Coordinator().Members().Revoke(t.Context(), f.Admin(), gone.ID, "stolen"); err != nil {
 			t.Fatal(err)
 		}
-		h.Containers = []protocol.Container{{Name: "web", Runtime: "lxc", State: "running"}, {Name: "db", Runtime: "lxc", State: "running"}}
+		h.Set(func(f *coordtest.Facts) {
+			f.Containers = []protocol.Container{{Name: "web", Runtime: "lxc", State: "running"}, {Name: "db", Runtime: "lxc", State: "running"}}
+		})
 		h.Heartbeat()
 		propose(t, f, h)
 		s, err := f.Coordinator().Summary(t.Context())

@@ -61,12 +61,14 @@ func TestReadmittedMeanwhile(t *testing.T) {
 				h.Auto(coordtest.Succeed(""))
 				want(t, f, propose(t, f, h).ID, protocol.StateDone, protocol.ReasonOK)
 				backup := h.Copy()
-				h.Audit = protocol.Position{Store: protocol.StoreID{9}, Stream: protocol.StreamAudit, N: 30, H: protocol.Sum([]byte("a"))}
+				h.Set(func(f *coordtest.Facts) {
+					f.Audit = protocol.Position{Store: protocol.StoreID{9}, Stream: protocol.StreamAudit, N: 30, H: protocol.Sum([]byte("a"))}
+				})
 				h.Heartbeat()
 				want(t, f, propose(t, f, h).ID, protocol.StateDone, protocol.ReasonOK)
 
 				h.Rollback(backup)
-				h.Audit.H = protocol.Sum([]byte("b"))
+				h.Set(func(f *coordtest.Facts) { f.Audit.H = protocol.Sum([]byte("b")) })
 				h.Connect()
 				after(10 * time.Second)
 				if why := quarantined(t, f, h); !strings.Contains(why, "disk went back") {

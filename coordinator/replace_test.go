@@ -49,7 +49,9 @@ func TestReplacedHost(t *testing.T) {
 		if err := c.Members().Relabel(t.Context(), f.Admin(), h.ID, []string{"site=lab"}, nil, ""); err != nil {
 			t.Fatal(err)
 		}
-		h.Containers = []protocol.Container{{CTID: protocol.NewCTID(1, [10]byte{1}), Name: "web", Runtime: "lxc", State: "running"}}
+		h.Set(func(f *coordtest.Facts) {
+			f.Containers = []protocol.Container{{CTID: protocol.NewCTID(1, [10]byte{1}), Name: "web", Runtime: "lxc", State: "running"}}
+		})
 		h.Heartbeat()
 		h.Auto(coordtest.Succeed(""))
 		done := propose(t, f, h)

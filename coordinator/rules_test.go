@@ -28,7 +28,9 @@ func given(h *coordtest.Host) (all []protocol.AlertRules) {
 		}
 		if len(all) > 0 {
 			last := all[len(all)-1]
-			h.Info.Rules = &protocol.RulesInfo{Number: last.Number, Digest: last.Digest()}
+			h.Set(func(f *coordtest.Facts) {
+				f.Info.Rules = &protocol.RulesInfo{Number: last.Number, Digest: last.Digest()}
+			})
 			h.Heartbeat()
 			synctest.Wait()
 		}
@@ -43,7 +45,7 @@ func TestAlertRules(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		old := f.AddHost("edge-08")
 		old.Connect()
-		h.Info.Rules = &protocol.RulesInfo{}
+		h.Set(func(f *coordtest.Facts) { f.Info.Rules = &protocol.RulesInfo{} })
 		h.Heartbeat()
 		synctest.Wait()
 		set := func(s alerting.RuleSet) uint64 {

@@ -139,7 +139,7 @@ func TestWhyHasWords(t *testing.T) {
 // for the disk. The host has said so in a heartbeat, and answers no question about it.
 func TestWhyOfADegradedHost(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
-		h.Info.Degraded = "the disk is full: 0 bytes are free"
+		h.Set(func(f *coordtest.Facts) { f.Info.Degraded = "the disk is full: 0 bytes are free" })
 		h.Heartbeat()
 		a := propose(t, f, h)
 		order(t, h)
@@ -147,7 +147,7 @@ func TestWhyOfADegradedHost(t *testing.T) {
 		if w := why(t, f, a.ID); w == nil || w.For != protocol.WaitsDisk || !strings.Contains(w.Text, "accepts nothing new: the disk is full") || w.ToldMS == 0 {
 			t.Errorf("it waits for %+v", w)
 		}
-		h.Info.Degraded = ""
+		h.Set(func(f *coordtest.Facts) { f.Info.Degraded = "" })
 		h.Heartbeat()
 		synctest.Wait()
 		if w := why(t, f, a.ID); w == nil || w.For != explain.WaitsReceipt {

@@ -102,19 +102,23 @@ func newSite(t *testing.T) *site {
 		s.tokens[role] = s.fleet.Token(role)
 	}
 	s.host = s.fleet.AddHost("edge-01")
-	s.host.Info.Policy = &protocol.PolicyInfo{Source: "document", Number: 3, Digest: protocol.Digest{1}}
+	s.host.Set(func(f *coordtest.Facts) {
+		f.Info.Policy = &protocol.PolicyInfo{Source: "document", Number: 3, Digest: protocol.Digest{1}}
+	})
 	s.fleet.Put(core.Host{
 		ID: "edge-01", State: core.HostApproved, Key: coordtest.NewKey("host edge-01").Key(), PublicKey: coordtest.NewKey("host edge-01").Certificate(),
 		ApprovedBy: "admin", ApprovedMS: time.Now().UnixMilli(), Labels: []string{"site=lab", "tier=web"},
 	})
 	s.fleet.AddHost("edge-02")
 	s.fleet.Join("edge-03")
-	s.host.Containers = []protocol.Container{
-		{CTID: protocol.NewCTID(1, [10]byte{1}), Name: "web", Runtime: "lxc", State: "running", Intended: "running", Class: "pinned", Offline: "keep", Addresses: []string{"10.9.0.2/24"}, Labels: []string{"app=web"}},
-		{Name: "db", Runtime: "podman", State: "stopped"},
-		{CTID: protocol.NewCTID(1, [10]byte{2}), Name: "twin", Runtime: "lxc", State: "stopped", Intended: "stopped", Class: "pinned", Offline: "keep"},
-		{Name: "twin", Runtime: "podman", State: "running", Privileged: true},
-	}
+	s.host.Set(func(f *coordtest.Facts) {
+		f.Containers = []protocol.Container{
+			{CTID: protocol.NewCTID(1, [10]byte{1}), Name: "web", Runtime: "lxc", State: "running", Intended: "running", Class: "pinned", Offline: "keep", Addresses: []string{"10.9.0.2/24"}, Labels: []string{"app=web"}},
+			{Name: "db", Runtime: "podman", State: "stopped"},
+			{CTID: protocol.NewCTID(1, [10]byte{2}), Name: "twin", Runtime: "lxc", State: "stopped", Intended: "stopped", Class: "pinned", Offline: "keep"},
+			{Name: "twin", Runtime: "podman", State: "running", Privileged: true},
+		}
+	})
 	s.host.Auto(s.obey)
 	s.host.Connect()
 	s.makeRings()

@@ -93,13 +93,16 @@ type Host struct {
 	forgot       []protocol.ActionID // whose output was removed
 	refused      []error
 
-	// Info and Containers are what heartbeats tell. They are set before
-	// Connect.
+	facts Facts
+}
+
+// Facts are what heartbeats tell.
+type Facts struct {
 	Info       protocol.HostInfo
 	Containers []protocol.Container
-	// Alerts are those that heartbeats tell as raised, beside what [Host.Alert] sends.
+	// Alerts are those that are told as raised, beside what [Host.Alert] sends.
 	Alerts []protocol.AlertInfo
-	// Audit is the head of the host's own audit log, as heartbeats tell it.
+	// Audit is the head of the host's own audit log.
 	Audit protocol.Position
 }
 
@@ -122,9 +125,9 @@ func newHost(f *Fleet, id protocol.HostID, key *Key) *Host {
 		orders: make(chan Order, 1024), controls: make(chan protocol.ControlItem, 1024),
 		disk:   state{have: make(map[protocol.Stream]protocol.Position), sent: make(map[protocol.Stream]protocol.Position), freed: make(map[protocol.Stream]protocol.Position)},
 		output: make(map[outputID][]byte), allowed: make(map[outputID]int64), measured: make(map[protocol.ActionID][]protocol.Credit),
-		Info: protocol.HostInfo{
+		facts: Facts{Info: protocol.HostInfo{
 			Hostname: string(id) + ".example", Arch: "amd64", InstanceType: "host", Version: "0.1.0", Kernel: "6.18", Boot: "boot 1", CPUs: 2,
-		},
+		}},
 	}
 	_, _ = rand.Read(h.disk.store[:])
 	h.boot()
@@ -390,6 +393,13 @@ func (h *Host) Gone(action protocol.ActionID, attempt int, fd protocol.FD, from,
 	h.send(protocol.ChannelOut, hd, nil)
 }
 
+// Set changes what the following heartbeats tell. The coordinator may ask for one at any time.
+func (h *Host) Set(fn func(*Facts)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fn(&h.facts)
+}
+
 // Heartbeat tells everything about the host.
 func (h *Host) Heartbeat() {
 	h.mu.Lock()
@@ -397,18 +407,22 @@ func (h *Host) Heartbeat() {
 	h.heartbeat()
 }
 
+func (f *Facts) state() beat.State {
+	return beat.State{Host: f.Info, Containers: f.Containers, Alerts: f.Alerts}
+}
+
 // Change tells what has changed since the newest heartbeat that a receipt has named.
 func (h *Host) Change() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := beat.State{Host: h.Info, Containers: h.Containers, Alerts: h.Alerts}
+	now := h.facts.state()
 	sums := beat.Sum(now)
 	d := beat.Make(h.told[h.kept], sums, now)
 	h.beat++
 	h.told[h.beat] = sums
 	h.send(protocol.ChannelHeartbeat, protocol.Heartbeat{
 		Header: h.state(protocol.TypeHeartbeat), AsOf: h.beat, Base: h.kept, Part: 1, Parts: 1, Digest: d.Digest,
-		Figures: &d.Figures, Containers: d.Containers, Removed: d.Removed, Alerts: d.Alerts, Cleared: d.Cleared, Audit: h.Audit,
+		Figures: &d.Figures, Containers: d.Containers, Removed: d.Removed, Alerts: d.Alerts, Cleared: d.Cleared, Audit: h.facts.Audit,
 	}, nil)
 }
 

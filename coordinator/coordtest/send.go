@@ -76,10 +76,11 @@ func (h *Host) lease() {
 
 func (h *Host) heartbeat() {
 	h.beat++
-	sums := beat.Sum(beat.State{Host: h.Info, Containers: h.Containers, Alerts: h.Alerts})
+	f := &h.facts
+	sums := beat.Sum(f.state())
 	h.told[h.beat] = sums
 	h.send(protocol.ChannelHeartbeat, protocol.Heartbeat{
-		Header: h.state(protocol.TypeHeartbeat), AsOf: h.beat, Part: 1, Parts: 1, Digest: sums.Digest(), Host: &h.Info, Containers: h.Containers, Alerts: h.Alerts, Audit: h.Audit,
+		Header: h.state(protocol.TypeHeartbeat), AsOf: h.beat, Part: 1, Parts: 1, Digest: sums.Digest(), Host: &f.Info, Containers: f.Containers, Alerts: f.Alerts, Audit: f.Audit,
 	}, nil)
 }
 

@@ -46,7 +46,9 @@ func exercises(s *site) []exercise {
 		approver, admin        = core.RoleApprover, core.RoleAdmin
 		get, post, put, del    = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	)
-	s.host.Containers = []protocol.Container{{Name: "web", Runtime: "lxc", State: "running", Labels: []string{"tier=web"}}}
+	s.host.Set(func(f *coordtest.Facts) {
+		f.Containers = []protocol.Container{{Name: "web", Runtime: "lxc", State: "running", Labels: []string{"tier=web"}}}
+	})
 	s.host.Heartbeat()
 	s.host.Alert(protocol.Alert{AlertInfo: protocol.AlertInfo{ID: "disk/full", Severity: "warning", Text: "the disk is full", SinceMS: 1}, Raised: true})
 	key := coordtest.NewKey("quarantined")

@@ -57,7 +57,9 @@ func TestActionsByKind(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		web, others := protocol.NewCTID(1, [10]byte{7}), "spec: it stands in place of kind, target, name and args"
 		shop := protocol.NewCTID(1, [10]byte{8})
-		s.host.Containers = []protocol.Container{{CTID: web, Name: "web", Runtime: "lxc", State: "running"}, {Name: "foreign", Runtime: "lxc", State: "running"}}
+		s.host.Set(func(f *coordtest.Facts) {
+			f.Containers = []protocol.Container{{CTID: web, Name: "web", Runtime: "lxc", State: "running"}, {Name: "foreign", Runtime: "lxc", State: "running"}}
+		})
 		s.host.Heartbeat()
 		synctest.Wait()
 		args := func(text string) json.RawMessage { return json.RawMessage(text) }

@@ -46,7 +46,9 @@ func TestListsAreAlike(t *testing.T) {
 			host := protocol.HostID(fmt.Sprintf("lab-%d", i))
 			h := s.f.AddHost(host)
 			h.Connect()
-			h.Containers = []protocol.Container{{Name: fmt.Sprintf("web-%d", i), Runtime: "lxc", State: "running", Labels: []string{fmt.Sprintf("n=%d", i)}}}
+			h.Set(func(f *coordtest.Facts) {
+				f.Containers = []protocol.Container{{Name: fmt.Sprintf("web-%d", i), Runtime: "lxc", State: "running", Labels: []string{fmt.Sprintf("n=%d", i)}}}
+			})
 			h.Heartbeat()
 			if err := s.f.Coordinator().Members().Relabel(t.Context(), s.f.Admin(), host, []string{"site=lab", fmt.Sprintf("n=%d", i%2)}, nil, ""); err != nil {
 				t.Fatal(err)
