@@ -422,6 +422,11 @@ func (b *bench) memory(ctx context.Context, idle float64) error {
 	if err != nil {
 		return err
 	}
+	file, err := rssFile(b.fleet.agent)
+	if err != nil {
+		return err
+	}
+	b.report.notes = append(b.report.notes, fmt.Sprintf("agent_rss_after_10k_mb: of it %s MB are the agent's own program file.", number(file)))
 	b.add("agent_rss_mb", idle, 22)
 	b.add("agent_rss_after_10k_mb", after, 26)
 	return nil

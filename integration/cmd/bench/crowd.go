@@ -112,10 +112,15 @@ func (b crowds) rest(ctx context.Context, containers int, cpu, memory float64) e
 	if err != nil {
 		return err
 	}
+	file, err := rssFile(b.fleet.agent)
+	if err != nil {
+		return err
+	}
 	b.report.figures = append(b.report.figures, row{name: name, unit: "%", target: cpu}.figure(100*(u.agent+u.commands)/wall, floors{}))
 	b.add(fmt.Sprintf("agent_rss_%dct_mb", containers), mb, memory)
 	b.report.notes = append(b.report.notes, fmt.Sprintf("%s: of one processor in %s; the agent %s %%, programs that it has run %s %%.",
 		name, restTime, number(100*u.agent/wall), number(100*u.commands/wall)))
+	b.report.notes = append(b.report.notes, fmt.Sprintf("agent_rss_%dct_mb: of it %s MB are the agent's own program file.", containers, number(file)))
 	return nil
 }
 

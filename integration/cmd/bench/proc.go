@@ -64,18 +64,24 @@ func (u usage) per(n float64) usage { return usage{u.coordinator / n, u.agent / 
 func (u usage) sum() float64 { return u.coordinator + u.agent + u.commands }
 
 // rss is the resident memory of a process in MB.
-func rss(pid int) (float64, error) {
+func rss(pid int) (float64, error) { return resident(pid, "VmRSS:") }
+
+// rssFile is what of it are pages of files, in MB. Of a program that is in the page cache the
+// kernel maps the pages around each page that is read, up to 64 KiB, whether they are read or not.
+func rssFile(pid int) (float64, error) { return resident(pid, "RssFile:") }
+
+func resident(pid int, name string) (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == name {
 			kib, err := strconv.ParseFloat(f[1], 64)
 			return kib * 1024 / megabyte, err
 		}
 	}
-	return 0, fmt.Errorf("process %d has no resident memory", pid)
+	return 0, fmt.Errorf("process %d has no %s", pid, name)
 }
 
 // megabyte is what figures in MB are counted in.
