@@ -235,6 +235,8 @@ func (r *Runtime) Stop(ctx context.Context, name string, grace time.Duration) (i
 		if err != nil {
 			return err
 		}
+		m := d.monitor()
+		defer m.close()
 		switch d.info().State {
 		case container.StateStopped:
 		case container.StateFrozen:
@@ -252,6 +254,7 @@ func (r *Runtime) Stop(ctx context.Context, name string, grace time.Duration) (i
 				return err
 			}
 		}
+		m.wait(ctx)
 		if d, err = r.inspect(ctx, d.ID); err != nil {
 			return err
 		}
