@@ -202,17 +202,17 @@ func (r *Runtime) StartOn(ctx context.Context, name string, terms container.Term
 			info = d.info()
 			return nil
 		case container.StateFrozen:
-			err = r.post(ctx, d.ID, "unpause", nil)
+			if err = r.post(ctx, d.ID, "unpause", nil); err == nil {
+				d, err = r.inspect(ctx, d.ID)
+			}
 		default:
 			end, refused := r.admit(ctx, &d, terms)
 			if err = refused; err == nil {
-				err = errors.Join(starting{r, d.network(), terms.Groups}.start(ctx, d), end())
+				d, err = starting{r, d.network(), terms.Groups}.start(ctx, d)
+				err = errors.Join(err, end())
 			}
 		}
 		if err != nil {
-			return err
-		}
-		if d, err = r.inspect(ctx, d.ID); err != nil {
 			return err
 		}
 		if info = d.info(); info.State != container.StateRunning {
@@ -235,6 +235,8 @@ func (r *Runtime) Stop(ctx context.Context, name string, grace time.Duration) (i
 		if err != nil {
 			return err
 		}
+		m := d.monitor()
+		defer m.close()
 		switch d.info().State {
 		case container.StateStopped:
 		case container.StateFrozen:
@@ -252,6 +254,7 @@ func (r *Runtime) Stop(ctx context.Context, name string, grace time.Duration) (i
 				return err
 			}
 		}
+		m.wait(ctx)
 		if d, err = r.inspect(ctx, d.ID); err != nil {
 			return err
 		}

@@ -18,18 +18,21 @@ type starting struct {
 	files   []container.GroupFile
 }
 
-// start starts a container that is stopped.
-func (r starting) start(ctx context.Context, d details) error {
+// start starts a container that is stopped, and returns what it is then.
+func (r starting) start(ctx context.Context, d details) (now details, err error) {
 	if r.network.IsZero() && len(r.files) == 0 {
-		return r.post(ctx, d.ID, "start", nil)
+		if err := r.post(ctx, d.ID, "start", nil); err != nil {
+			return now, err
+		}
+		return r.inspect(ctx, d.ID)
 	}
 	for tries := 1; ; tries++ {
-		done, err := r.try(ctx, d)
+		now, done, err := r.try(ctx, d)
 		if done || ctx.Err() != nil || tries == startTries {
-			return err
+			return now, err
 		}
 		if d, err = r.inspect(ctx, d.ID); err != nil {
-			return err
+			return now, err
 		}
 	}
 }
@@ -39,19 +42,20 @@ func (r starting) start(ctx context.Context, d details) error {
 // start has prepared.
 const startTries = 20
 
-// try makes one try. done tells that another would do no better.
-func (r starting) try(ctx context.Context, d details) (done bool, err error) {
+// try makes one try, and returns what the container is then. done tells that another would
+// do no better.
+func (r starting) try(ctx context.Context, d details) (now details, done bool, err error) {
 	if d.State.Status != statusInitialized {
 		if err := r.post(ctx, d.ID, "init", nil); err != nil {
-			return !errors.Is(err, container.ErrBusy), err
+			return now, !errors.Is(err, container.ErrBusy), err
 		}
 	}
 	up, err := r.inspect(ctx, d.ID)
 	if err != nil {
-		return false, err
+		return now, false, err
 	}
 	if up.State.Status != statusInitialized || up.State.PID == 0 {
-		return false, fmt.Errorf("it is %s and should be %s", up.State.Status, statusInitialized)
+		return now, false, fmt.Errorf("it is %s and should be %s", up.State.Status, statusInitialized)
 	}
 	err = cgroup.Write(up.State.PID, r.files)
 	if err == nil && !r.network.IsZero() {
@@ -59,15 +63,15 @@ func (r starting) try(ctx context.Context, d details) (done bool, err error) {
 	}
 	if err != nil {
 		now, look := r.inspect(ctx, d.ID)
-		return look == nil && now.State.Status == statusInitialized && now.State.PID == up.State.PID && syscall.Kill(up.State.PID, 0) == nil, err
+		return now, look == nil && now.State.Status == statusInitialized && now.State.PID == up.State.PID && syscall.Kill(up.State.PID, 0) == nil, err
 	}
 	if err := r.post(ctx, d.ID, "start", nil); err != nil {
-		return false, err
+		return now, false, err
 	}
-	now, err := r.inspect(ctx, d.ID)
+	now, err = r.inspect(ctx, d.ID)
 	if err != nil || now.State.PID == up.State.PID || now.State.PID == 0 {
-		return err == nil, err
+		return now, err == nil, err
 	}
 	// What was prepared is gone, and podman has started it anew: without its interface.
-	return false, r.post(ctx, d.ID, "stop", url.Values{"timeout": {"0"}})
+	return now, false, r.post(ctx, d.ID, "stop", url.Values{"timeout": {"0"}})
 }

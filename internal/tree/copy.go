@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -74,7 +75,7 @@ func Copy(ctx context.Context, from, to string, free uint64, shift Shift) (Copie
 		return Copied{}, &os.PathError{Op: "open", Path: to, Err: err}
 	}
 	c := &copying{ctx: ctx, root: fd, free: free, shift: shift, links: make(map[[2]uint64]string), parentFD: -1, Copied: Copied{Shared: true}}
-	err = Walk(ctx, from, c.put)
+	err = walk(ctx, from, copiers, c.put)
 	if err == nil {
 		err = c.finish()
 	}
@@ -85,18 +86,27 @@ func Copy(ctx context.Context, from, to string, free uint64, shift Shift) (Copie
 // Tally tells what a copy of a tree would come to that shares nothing.
 func Tally(ctx context.Context, dir string) (Copied, error) { return count(ctx, dir, func(*Entry) {}) }
 
+// copiers is how many workers make the entries of a directory. One of them can wait for the
+// disk, or for the lock that the kernel has on the directory.
+const copiers = 2
+
 // copying is a copy under way. Its target lies in a directory that no other process
 // enters.
 type copying struct {
+	ctx   context.Context // of the copy
+	root  int
+	shift Shift
+	free  uint64
+
+	named sync.Mutex           // held while a file with several names is made
+	links map[[2]uint64]string // these, by device and number
+	large sync.Mutex           // held while a large file is copied, so that no other takes its room
+
+	mu sync.Mutex
 	Copied
-	ctx      context.Context // of the copy
-	root     int
-	shift    Shift
-	free     uint64
-	checked  int64                // of Bytes, when the free space was looked at
-	links    map[[2]uint64]string // files with several names, by device and number
-	dirs     []stamp              // whose times are set at the end
-	parent   string
+	checked  int64   // of Bytes, when the free space was looked at
+	dirs     []stamp // whose times are set at the end
+	parent   string  // which all workers are in
 	parentFD int
 }
 
@@ -125,19 +135,30 @@ func (c *copying) put(e *Entry) error {
 			return err
 		}
 	}
-	c.Entries++
+	c.count(e)
 	if err := c.attributes(e, made); err != nil {
 		return err
 	}
 	if e.IsDir() {
-		c.dirs = append(c.dirs, stamp{e.Path, timesOf(e)})
 		return nil
 	}
 	return unix.UtimesNanoAt(made.dir, made.name, timesOf(e), unix.AT_SYMLINK_NOFOLLOW)
 }
 
+// count counts what was made.
+func (c *copying) count(e *Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Entries++
+	if e.IsDir() {
+		c.dirs = append(c.dirs, stamp{e.Path, timesOf(e)})
+	}
+}
+
 // open returns a directory of the copy, which stays the copy's own.
 func (c *copying) open(dir string) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.parentFD >= 0 && c.parent == dir {
 		return c.parentFD, nil
 	}
@@ -161,7 +182,10 @@ func (c *copying) forget() {
 // another name of a file that is there already.
 func (c *copying) create(e, made *Entry) (again bool, err error) {
 	id := [2]uint64{e.Stat.Dev, e.Stat.Ino}
-	if e.Stat.Nlink > 1 && !e.IsDir() {
+	several := e.Stat.Nlink > 1 && !e.IsDir() // as it was seen: its opening looks again
+	if several {
+		c.named.Lock()
+		defer c.named.Unlock()
 		if first, ok := c.links[id]; ok {
 			return true, unix.Linkat(c.root, first, made.dir, made.name, 0)
 		}
@@ -179,7 +203,7 @@ func (c *copying) create(e, made *Entry) (again bool, err error) {
 	default:
 		err = unix.Mknodat(made.dir, made.name, e.Stat.Mode&unix.S_IFMT|0o600, int(e.Stat.Rdev))
 	}
-	if err == nil && e.Stat.Nlink > 1 && !e.IsDir() {
+	if err == nil && several {
 		c.links[id] = e.Path
 	}
 	return false, err
@@ -213,6 +237,8 @@ const look = 64 << 20
 
 // room refuses what would fill the file system.
 func (c *copying) room(size int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if size < look && c.Bytes-c.checked < look && c.checked > 0 {
 		return nil
 	}
@@ -239,18 +265,28 @@ func (c *copying) file(e, made *Entry) error {
 		return err
 	}
 	to := os.NewFile(uintptr(fd), e.Path)
+	clone := unix.IoctlFileClone(fd, int(from.Fd()))
+	c.mu.Lock()
 	c.Bytes += e.Stat.Size
-	if err := unix.IoctlFileClone(fd, int(from.Fd())); err != nil {
-		err = c.room(e.Stat.Blocks * 512)
-		if err == nil {
-			err = c.data(to, from, e.Stat.Size)
-		}
-		if e.Stat.Size > 0 {
-			c.Shared = false
-		}
-		return errors.Join(err, to.Close())
+	c.Shared = c.Shared && (clone == nil || e.Stat.Size == 0)
+	c.mu.Unlock()
+	if clone != nil {
+		err = c.content(e, to, from)
 	}
-	return to.Close()
+	return errors.Join(err, to.Close())
+}
+
+// content copies the data of a file for which there is room.
+func (c *copying) content(e *Entry, to, from *os.File) error {
+	size := e.Stat.Blocks * 512
+	if size >= look {
+		c.large.Lock()
+		defer c.large.Unlock()
+	}
+	if err := c.room(size); err != nil {
+		return err
+	}
+	return c.data(to, from, e.Stat.Size)
 }
 
 // data copies what a file holds, and leaves holes where it has holes.

@@ -89,10 +89,45 @@ func TestCopy(t *testing.T) {
 	}
 }
 
+// TestCopyCrowd: in a directory of many entries, which several workers copy, each name of a
+// file leads to the one copy of it.
+func TestCopyCrowd(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "from")
+	for d := range 3 {
+		dir := filepath.Join(from, fmt.Sprint(d))
+		must(t, os.MkdirAll(dir, 0o755))
+		for i := range 200 {
+			at := filepath.Join(dir, fmt.Sprint(i))
+			switch {
+			case i%4 == 1:
+				must(t, os.Symlink(fmt.Sprint(i), at), os.Lchown(at, 100_000+i, 100_000))
+			case i%4 == 2:
+				must(t, os.Link(filepath.Join(from, "0", fmt.Sprint(i/8*8)), at))
+			case i%40 == 3:
+				must(t, os.Mkdir(at, 0o700), os.WriteFile(filepath.Join(at, "x"), nil, 0o600))
+			default:
+				must(t, os.WriteFile(at, []byte(at), 0o640))
+			}
+		}
+	}
+	must(t, unix.Setxattr(filepath.Join(from, "1", "0"), "user.long", make([]byte, 1000), 0))
+	to := filepath.Join(t.TempDir(), "to")
+	made, err := tree.Copy(t.Context(), from, to, 0, tree.Shift{})
+	must(t, err)
+	if got, want := describe(t, to), describe(t, from); got != want {
+		t.Errorf("the copy is\n%s\nand the original\n%s", got, want)
+	}
+	if has, err := tree.Tally(t.Context(), from); err != nil || made.Entries != has.Entries || made.Bytes != has.Bytes {
+		t.Errorf("it came to %+v, want %+v, %v", made, has, err)
+	}
+}
+
 // TestCopyEnds: a copy ends with its context, and before the file system is full.
 func TestCopyEnds(t *testing.T) {
 	from := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(from, "x"), []byte("x"), 0o600))
+	for i := range 100 {
+		must(t, os.WriteFile(filepath.Join(from, fmt.Sprint(i)), []byte("x"), 0o600))
+	}
 	ended, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -64,31 +66,47 @@ func (e *Entry) Readlink() (string, error) {
 	return string(b[:n]), nil
 }
 
-// maxAttributes bounds the names of the attributes of a file, and each value, in bytes:
-// the limits of the kernel.
-const maxAttributes = 64 << 10
+// How long the names of the attributes of a file are, and each value, in bytes: mostly, and
+// at most, which is the limit of the kernel.
+const (
+	usualAttributes = 256
+	maxAttributes   = 64 << 10
+)
+
+// enough calls read with a buffer that is large enough. Most files have no attributes, and
+// a large buffer for each of them would take longer than the question.
+func enough(read func(b []byte) (int, error)) ([]byte, error) {
+	b := make([]byte, usualAttributes)
+	n, err := read(b)
+	if err == unix.ERANGE {
+		b = make([]byte, maxAttributes)
+		n, err = read(b)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b[:n], nil
+}
 
 // Attributes returns the extended attributes.
 func (e *Entry) Attributes() (map[string][]byte, error) {
-	b := make([]byte, maxAttributes)
-	n, err := unix.Llistxattr(e.proc(), b)
-	if err == unix.EOPNOTSUPP || n == 0 && err == nil {
+	names, err := enough(func(b []byte) (int, error) { return unix.Llistxattr(e.proc(), b) })
+	if err == unix.EOPNOTSUPP || len(names) == 0 && err == nil {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, gone(err)
 	}
 	all := make(map[string][]byte)
-	for name := range split(b[:n]) {
-		value := make([]byte, maxAttributes)
-		n, err := unix.Lgetxattr(e.proc(), name, value)
+	for name := range split(names) {
+		value, err := enough(func(b []byte) (int, error) { return unix.Lgetxattr(e.proc(), name, b) })
 		if err == unix.ENODATA {
 			continue
 		}
 		if err != nil {
 			return nil, gone(err)
 		}
-		all[name] = value[:n]
+		all[name] = value
 	}
 	return all, nil
 }
@@ -121,6 +139,12 @@ func gone(err error) error {
 // in the order of names. An error of visit that is [unix.ENOENT] leaves the entry out;
 // any other ends the walk.
 func Walk(ctx context.Context, root string, visit func(*Entry) error) error {
+	return walk(ctx, root, 1, visit)
+}
+
+// walk is Walk by several workers, which visit what is in one directory at the same time,
+// in no order.
+func walk(ctx context.Context, root string, workers int, visit func(*Entry) error) error {
 	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: root, Err: err}
@@ -138,7 +162,7 @@ func Walk(ctx context.Context, root string, visit func(*Entry) error) error {
 			return context.Cause(ctx)
 		}
 		dir := rest[len(rest)-1]
-		below, err := enter(fd, dir, visit)
+		below, err := enter(fd, dir, workers, visit)
 		if err != nil {
 			return err
 		}
@@ -163,7 +187,7 @@ func below(root int, dir string, flags uint64) (int, error) {
 
 // enter visits what is in a directory, and returns the directories among that, the last
 // one first.
-func enter(root int, dir string, visit func(*Entry) error) (dirs []string, err error) {
+func enter(root int, dir string, workers int, visit func(*Entry) error) (dirs []string, err error) {
 	fd, err := below(root, dir, unix.O_RDONLY)
 	if err == unix.ENOENT {
 		return nil, nil
@@ -178,23 +202,55 @@ func enter(root int, dir string, visit func(*Entry) error) (dirs []string, err e
 		return nil, fmt.Errorf("directory %.200q: %w", dir, err)
 	}
 	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		e := &Entry{Path: path.Join(dir, name), dir: fd, name: name}
-		if err := unix.Fstatat(fd, name, &e.Stat, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
-			continue
-		} else if err != nil {
-			return nil, fmt.Errorf("%.200q: %w", e.Path, err)
+	names = slices.Compact(names)
+	isDir := make([]bool, len(names))
+	err = share(len(names), workers, func(i int) error {
+		e := &Entry{Path: path.Join(dir, names[i]), dir: fd, name: names[i]}
+		err := unix.Fstatat(fd, e.name, &e.Stat, unix.AT_SYMLINK_NOFOLLOW)
+		if err == nil {
+			err = visit(e)
 		}
-		switch err := visit(e); {
+		switch {
 		case errors.Is(err, unix.ENOENT):
-			continue
+			return nil
 		case err != nil:
-			return nil, fmt.Errorf("%.200q: %w", e.Path, err)
+			return fmt.Errorf("%.200q: %w", e.Path, err)
 		}
-		if e.IsDir() {
-			dirs = append(dirs, e.Path)
+		isDir[i] = e.IsDir()
+		return nil
+	})
+	for i, name := range slices.Backward(names) {
+		if isDir[i] {
+			dirs = append(dirs, path.Join(dir, name))
 		}
 	}
-	slices.Reverse(dirs)
-	return dirs, nil
+	return dirs, err
+}
+
+// share calls do for the numbers below n, by several workers if there are several numbers.
+// An error ends all of it.
+func share(n, workers int, do func(int) error) error {
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	work := func() {
+		for failed.Load() == nil {
+			i := int(next.Add(1)) - 1
+			if i >= n {
+				return
+			}
+			if err := do(i); err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+		}
+	}
+	var others sync.WaitGroup
+	for range min(workers, n) - 1 {
+		others.Go(work)
+	}
+	work()
+	others.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
