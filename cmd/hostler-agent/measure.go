@@ -116,14 +116,9 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 		for _, c := range m.judge.Judge(sample) {
 			untold = append(slices.DeleteFunc(untold, func(o alerts.Change) bool { return o.ID == c.ID }), c)
 		}
-		for len(untold) > 0 {
-			c := untold[0]
-			err := raise(protocol.Alert{Raised: c.Raised, AlertInfo: warnings.Measured(c.ID, string(c.Severity), c.Text, sample.At.UnixMilli())})
-			if err != nil {
-				break // it is told with the next sample
-			}
-			untold = untold[1:]
-		}
+		untold = slices.DeleteFunc(untold, func(c alerts.Change) bool { // what stays is told with the next sample
+			return raise(protocol.Alert{Raised: c.Raised, AlertInfo: warnings.Measured(c.ID, string(c.Severity), c.Text, sample.At.UnixMilli())}) == nil
+		})
 		if m.out.sink != nil {
 			m.out.sink.Offer(sample)
 		}
