@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -117,7 +118,7 @@ func (j *Judge) step(id string, r Rule, s metrics.Series, value float64, span ti
 		w = &watch{}
 		j.watch[id] = w
 	}
-	bad, good := value > r.Threshold, value < r.clears()
+	bad, good := value > r.Threshold, value < r.clears() || value == 0
 	if quantities[r.Quantity].below {
 		bad, good = value < r.Threshold, value > r.clears()
 	}
@@ -135,14 +136,29 @@ func (j *Judge) step(id string, r Rule, s metrics.Series, value float64, span ti
 	switch {
 	case !j.raised[id] && w.above >= r.Window && len(j.raised) < maxAlerts:
 		j.raised[id], c.Raised = true, true
-		c.Text = fmt.Sprintf("%s is %s, %s %s for %s", r.subject(s), r.amount(value), r.side(true), r.amount(r.Threshold), r.Window)
+		c.Text = r.says(s, value, true)
 	case j.raised[id] && w.below >= r.Window:
 		delete(j.raised, id)
-		c.Text = fmt.Sprintf("%s is %s again, %s %s for %s", r.subject(s), r.amount(value), r.side(false), r.amount(r.clears()), r.Window)
+		c.Text = r.says(s, value, false)
 	default:
 		return c, false
 	}
 	return c, true
+}
+
+// says is the text of an alert that is raised, or cleared.
+func (r Rule) says(s metrics.Series, value float64, raised bool) string {
+	switch {
+	case quantities[r.Quantity].unit == yes && raised:
+		return fmt.Sprintf("%s has been %s for %s", cmp.Or(s.Container, "the host"), quantities[r.Quantity].words, r.Window)
+	case quantities[r.Quantity].unit == yes:
+		return fmt.Sprintf("%s has not been %s for %s", cmp.Or(s.Container, "the host"), quantities[r.Quantity].words, r.Window)
+	case raised:
+		return fmt.Sprintf("%s is %s, %s %s for %s", r.subject(s), r.amount(value), r.side(true), r.amount(r.Threshold), r.Window)
+	case r.Threshold == 0: // no value is below it
+		return fmt.Sprintf("%s is 0 again, for %s", r.subject(s), r.Window)
+	}
+	return fmt.Sprintf("%s is %s again, %s %s for %s", r.subject(s), r.amount(value), r.side(false), r.amount(r.clears()), r.Window)
 }
 
 // side says on which side of a limit a value is.

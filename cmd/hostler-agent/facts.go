@@ -18,8 +18,13 @@ type facts struct {
 	// until when the host's certificate is good; nil on a host without a coordinator.
 	unsent      func() uint64
 	certificate func() (from, until time.Time)
+	// degraded tells whether nothing new is accepted, and lost how many lines of samples the
+	// spool has lost since the process started or was reloaded.
+	degraded func() bool
+	lost     func() uint64
 
 	calendar calendar
+	losses   losses
 
 	waits time.Duration // boot clock, since when something has waited; 0 is nothing
 	ends  map[string]ends
@@ -77,6 +82,31 @@ func targetOf(backup string) string {
 	return target
 }
 
+// losses are those of the spool within an hour: how many lines, and the time of the boot
+// clock at which they were seen.
+type losses struct {
+	total uint64 // as it was last told
+	seen  []loss // the oldest first; one for a sample at most
+}
+
+type loss struct {
+	lines uint64
+	at    time.Duration
+}
+
+// take takes how many there are in all, and returns how many of them are of the last hour.
+func (l *losses) take(total uint64, now time.Duration) (lines uint64) {
+	if total > l.total {
+		l.seen = append(l.seen, loss{total - l.total, now})
+	}
+	l.total = total
+	l.seen = slices.DeleteFunc(l.seen, func(o loss) bool { return now-o.at > countedFor })
+	for _, o := range l.seen {
+		lines += o.lines
+	}
+	return lines
+}
+
 // ends are the times that a container has ended, and what was seen of it last.
 type ends struct {
 	init  int             // first process of a foreign one, which leaves no word of its ends
@@ -96,22 +126,22 @@ func (e *ends) take(c agent.Container, now time.Duration, date time.Time) {
 		switch age := date.Sub(time.UnixMilli(end.AtMS)); {
 		case !first:
 			e.since = append(e.since, now)
-		case age >= 0 && age <= restartsWithin:
+		case age >= 0 && age <= countedFor:
 			e.since = append(e.since, now-age)
 		}
 		e.last = end
 	}
-	for len(e.since) > maxRestarts || len(e.since) > 0 && now-e.since[0] > restartsWithin {
+	for len(e.since) > maxRestarts || len(e.since) > 0 && now-e.since[0] > countedFor {
 		e.since = e.since[1:]
 	}
 	e.init, e.at = c.InitPID, now
 }
 
-// restartsWithin is the time in which restarts are counted, and maxRestarts how many
+// countedFor is the time in which restarts and losses are counted, and maxRestarts how many
 // are.
 const (
-	restartsWithin = time.Hour
-	maxRestarts    = 10_000
+	countedFor  = time.Hour
+	maxRestarts = 10_000
 )
 
 // values are the facts at a time of the boot clock.
@@ -134,6 +164,23 @@ func (f *facts) values(now time.Duration, date time.Time, containers []agent.Con
 	if f.certificate != nil {
 		if from, until := f.certificate(); !until.IsZero() {
 			set("", metrics.Certificate, until.Sub(f.calendar.today(now, date, from)).Seconds())
+		}
+	}
+	so := func(is bool) float64 {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	if f.degraded != nil {
+		set("", metrics.Degraded, so(f.degraded()))
+	}
+	if f.lost != nil {
+		set("", metrics.SpoolLoss, float64(f.losses.take(f.lost(), now)))
+	}
+	for _, c := range containers {
+		if !c.Foreign {
+			set(c.Name, metrics.Broken, so(c.Broken != ""))
 		}
 	}
 	kept := make(map[string]saved, len(containers))
@@ -159,7 +206,7 @@ func (f *facts) values(now time.Duration, date time.Time, containers []agent.Con
 		set(c.Name, metrics.Restarts, float64(len(e.since)))
 	}
 	for name, e := range f.ends { // one that is between two starts
-		if _, ok := seen[name]; !ok && now-e.at <= restartsWithin {
+		if _, ok := seen[name]; !ok && now-e.at <= countedFor {
 			seen[name] = e
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -123,6 +124,56 @@ func TestGivenRules(t *testing.T) {
 	m.takeRules()
 	if got := m.judge.Judge(sample); len(got) != 1 || got[0].ID != "measured.tasks.warning//" || got[0].Raised {
 		t.Errorf("after the rules went: %+v", got)
+	}
+}
+
+// TestFactsOfTheAgent: that a container is broken, that the host accepts nothing new, and what
+// the spool has lost within an hour, raises alerts by rules, with no coordinator that answers.
+func TestFactsOfTheAgent(t *testing.T) {
+	degraded, lost := false, uint64(5) // since the process started, before the first look
+	m := &meter{judge: alerts.New(nil, nil), facts: facts{degraded: func() bool { return degraded }, lost: func() uint64 { return lost }}, log: slog.New(slog.DiscardHandler)}
+	m.rules([]string{"* broken=yes/30s:critical", "host degraded=yes/15s spool-loss=10/15s"})
+	m.takeRules()
+	var ours, theirs agent.Container
+	ours.Name, theirs.Name, theirs.Foreign = "web", "other", true
+	now := 100 * time.Hour
+	look := func(want ...string) {
+		t.Helper()
+		now += metrics.Interval
+		sample := metrics.Sample{Span: metrics.Interval, Values: m.facts.values(now, time.Time{}, []agent.Container{ours, theirs})}
+		var got []string
+		for _, c := range m.judge.Judge(sample) {
+			mark := "-"
+			if c.Raised {
+				mark = "+"
+			}
+			got = append(got, mark+c.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("at %s: %q, want %q", now, got, want)
+		}
+	}
+	const web, host, spool = "measured.broken.critical/web/", "measured.degraded.warning//", "measured.spool-loss.warning//"
+	look()
+	ours.Broken = "it does not start"
+	look()
+	degraded, lost = true, 11
+	look("+"+web, "+"+host, "+"+spool)
+	ours.Broken, degraded = "", false
+	look("-" + host)
+	look("-" + web)
+	for now < 101*time.Hour+metrics.Interval {
+		look()
+	}
+	if got := m.facts.losses.seen; len(got) != 2 || got[0].lines != 5 || got[1].lines != 6 {
+		t.Errorf("within an hour were lost %+v", got)
+	}
+	look("-" + spool) // the first five are longer ago
+	for range 2 {
+		look()
+	}
+	if got := m.facts.losses.seen; len(got) != 0 {
+		t.Errorf("after an hour are kept %+v", got)
 	}
 }
 

@@ -70,7 +70,8 @@ func newMeter(ctx context.Context, s state, c config, q *queue.Queue, nets *brid
 		return nil, err
 	}
 	now := time.Duration(clock.BootMS()) * time.Millisecond
-	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), names: nets.Unserved(ids), oom: oom.New(ids, now), log: log}, nil
+	out := newOutlet(sink, ids)
+	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: out, facts: facts{lost: out.lost}, names: nets.Unserved(ids), oom: oom.New(ids, now), log: log}, nil
 }
 
 // run measures until ctx ends, and raises alerts.
