@@ -174,9 +174,9 @@ func TestAlternates(t *testing.T) {
 	})
 }
 
-// TestRefusals: a rule about what a container does not have is refused, and the error says
+// TestNeverFires: a rule about what a container does not have is refused, and the error says
 // why, and what to use.
-func TestRefusals(t *testing.T) {
+func TestNeverFires(t *testing.T) {
 	for rule, says := range map[string]string{
 		"inodes=80%": "a file system of the host", "load=4": "no load average of a container; for a container use psi-cpu", "temperature=80": "no container has a sensor of its own",
 		"queue-age=5m": "is of a host", "degraded=yes": "is of a host", "spool-loss=0": "is of a host", "certificate=5d": "is of a host",
