@@ -125,6 +125,45 @@ func TestGap(t *testing.T) {
 	}
 }
 
+// TestUnmeasured: an alert about what is not measured any more, as of a container that was
+// stopped or a file system that is not mounted, stays for a while and is cleared then.
+func TestUnmeasured(t *testing.T) {
+	j := alerts.New(rules(t, "web ram=80%/15s", "host disk=90%/15s"), nil)
+	value := func(container string, m metrics.Metric, part string, v float64) metrics.Value {
+		return metrics.Value{Series: metrics.Series{Container: container, Metric: m, Part: part}, Mean: v}
+	}
+	broken := value("web", metrics.Broken, "", 0) // is told of a container that does not run, too
+	measured := []metrics.Value{
+		broken, value("web", metrics.Memory, "", 90), value("web", metrics.MemoryMax, "", 100), value("", metrics.Disk, "/srv", 95), value("", metrics.DiskMax, "/srv", 100),
+	}
+	look := func(values ...metrics.Value) []alerts.Change {
+		return j.Judge(metrics.Sample{Span: metrics.Interval, Values: values})
+	}
+	if got := look(measured...); len(got) != 2 {
+		t.Fatalf("%+v", got)
+	}
+	const looks = int(alerts.KeptFor / metrics.Interval)
+	missing := func() {
+		t.Helper()
+		for n := range looks - 1 {
+			if got := look(broken); len(got) != 0 {
+				t.Fatalf("look %d: %+v", n, got)
+			}
+		}
+	}
+	missing()
+	if got := look(measured...); len(got) != 0 {
+		t.Errorf("measured again: %+v", got)
+	}
+	missing()
+	if got := look(broken); len(got) != 2 || got[0].Raised || got[1].Raised {
+		t.Errorf("not measured for %s: %+v", alerts.KeptFor, got)
+	}
+	if got := look(measured...); len(got) != 2 || !got[0].Raised || !got[1].Raised {
+		t.Errorf("raised again: %+v", got)
+	}
+}
+
 func TestTargets(t *testing.T) {
 	j := alerts.New(rules(t, "* ram=80%/15s", "host load=0.5/15s"), nil)
 	got := feed(j, "web", 90)
