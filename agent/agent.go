@@ -109,7 +109,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { // what is measured
 			return a.cfg.Watch(running, func(alert protocol.Alert) error {
 				_, err := loop.Ask(running, a.loop, func() (struct{}, error) {
-					return struct{}{}, a.apply(queue.Change{Alerts: []protocol.Alert{alert}})
+					return struct{}{}, a.alarm.other(a, alert)
 				})
 				return err
 			})

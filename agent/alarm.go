@@ -8,11 +8,16 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// alarm is the alert that nothing new is accepted. It belongs to the loop.
+// alarm is the alert that nothing new is accepted, and what else is raised and the disk has
+// not taken. It belongs to the loop.
 type alarm struct {
 	info   protocol.AlertInfo // zero while all is well
 	raised bool               // as the queue has it: a full disk may not have taken it
+	others []protocol.AlertInfo
 }
+
+// maxOthers bounds how many alerts a heartbeat has that are not durable.
+const maxOthers = 100
 
 func (m *alarm) load(all []protocol.AlertInfo) {
 	m.raised = slices.ContainsFunc(all, func(i protocol.AlertInfo) bool { return i.ID == string(warnings.HostDegraded) })
@@ -39,10 +44,27 @@ func (m *alarm) tell(a *Agent) {
 	}
 }
 
-// untold is the alert while it is not durable: then the heartbeat has it alone.
-func (m *alarm) untold() []protocol.AlertInfo {
-	if m.info.ID == "" || m.raised {
-		return nil
+// other makes an alert durable that another part of the host raises or clears. Its caller
+// tries again what the disk does not take; until then the heartbeat has what is raised, for
+// a rule may be about the very state of the host in which the disk takes nothing.
+func (m *alarm) other(a *Agent, alert protocol.Alert) error {
+	err := a.apply(queue.Change{Alerts: []protocol.Alert{alert}})
+	n := len(m.others)
+	m.others = slices.DeleteFunc(m.others, func(o protocol.AlertInfo) bool { return o.ID == alert.ID })
+	if err != nil && alert.Raised && len(m.others) < maxOthers {
+		m.others = append(m.others, alert.AlertInfo)
 	}
-	return []protocol.AlertInfo{m.info}
+	if len(m.others) != n {
+		a.hostChanged()
+	}
+	return err
+}
+
+// untold are the alerts that are raised and not durable: the heartbeat has them alone.
+func (m *alarm) untold() []protocol.AlertInfo {
+	all := slices.Clone(m.others)
+	if m.info.ID != "" && !m.raised {
+		all = append(all, m.info)
+	}
+	return all
 }

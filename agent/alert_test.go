@@ -76,3 +76,76 @@ func TestAlertsOfAnOutage(t *testing.T) {
 		})
 	})
 }
+
+// TestAlertOnAFullDisk: an alert of a rule that the disk does not take is in the heartbeat at
+// once, beside the one that the host accepts nothing new, and goes when it is cleared. One that
+// is still raised when the disk works again arrives once as an item.
+func TestAlertOnAFullDisk(t *testing.T) {
+	full := diskFull(t)
+	var told chan protocol.Alert
+	var untold []protocol.Alert
+	tune := func(c *agent.Config) {
+		c.Watch = func(ctx context.Context, raise func(protocol.Alert) error) error {
+			for {
+				select {
+				case a := <-told:
+					untold = append(slices.DeleteFunc(untold, func(o protocol.Alert) bool { return o.ID == a.ID }), a)
+				case <-time.After(15 * time.Second):
+				case <-ctx.Done():
+					return nil
+				}
+				untold = slices.DeleteFunc(untold, func(a protocol.Alert) bool { return raise(a) == nil })
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		told = make(chan protocol.Alert)
+		w := newWorld(t, tune)
+		defer w.end()
+		w.pass(10 * time.Second)
+		tell := func(id string, raised bool) {
+			told <- protocol.Alert{Raised: raised, AlertInfo: protocol.AlertInfo{ID: id, Severity: "critical", Text: "so it is", SinceMS: time.Now().UnixMilli()}}
+			w.pass(20 * time.Second)
+		}
+		beat := func(when string, want ...string) {
+			t.Helper()
+			var got []string
+			w.coord.see(func() {
+				for _, a := range w.coord.state.Alerts {
+					got = append(got, a.ID)
+				}
+			})
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s heartbeats have %q, want %q", when, got, want)
+			}
+		}
+		const degraded, disk, load = "measured.degraded.critical//", "measured.disk.critical///", "measured.load.critical//"
+		tell(load, true)
+		full(true)
+		tell(disk, true)
+		tell(degraded, true)
+		beat("on a full disk", "host.degraded", degraded, disk, load)
+		tell(disk, false)
+		beat("after one is cleared", "host.degraded", degraded, load)
+		tell(load, false)
+		tell(load, true)
+		beat("after a durable one is raised again", "host.degraded", degraded, load)
+		full(false)
+		w.pass(time.Minute)
+		beat("when the disk works again", degraded, load)
+		w.coord.see(func() {
+			var got []string
+			for _, a := range w.coord.alerts {
+				if a.ID == degraded {
+					got = append(got, fmt.Sprint(a.Raised))
+				}
+			}
+			if !slices.Equal(got, []string{"true"}) {
+				t.Errorf("items tell of it %q", got)
+			}
+		})
+		tell(degraded, false)
+		beat("in the end", load)
+	})
+}

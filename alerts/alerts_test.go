@@ -125,6 +125,45 @@ func TestGap(t *testing.T) {
 	}
 }
 
+// TestUnmeasured: an alert about what is not measured any more, as of a container that was
+// stopped or a file system that is not mounted, stays for a while and is cleared then.
+func TestUnmeasured(t *testing.T) {
+	j := alerts.New(rules(t, "web ram=80%/15s", "host disk=90%/15s"), nil)
+	value := func(container string, m metrics.Metric, part string, v float64) metrics.Value {
+		return metrics.Value{Series: metrics.Series{Container: container, Metric: m, Part: part}, Mean: v}
+	}
+	broken := value("web", metrics.Broken, "", 0) // is told of a container that does not run, too
+	measured := []metrics.Value{
+		broken, value("web", metrics.Memory, "", 90), value("web", metrics.MemoryMax, "", 100), value("", metrics.Disk, "/srv", 95), value("", metrics.DiskMax, "/srv", 100),
+	}
+	look := func(values ...metrics.Value) []alerts.Change {
+		return j.Judge(metrics.Sample{Span: metrics.Interval, Values: values})
+	}
+	if got := look(measured...); len(got) != 2 {
+		t.Fatalf("%+v", got)
+	}
+	const looks = int(alerts.KeptFor / metrics.Interval)
+	missing := func() {
+		t.Helper()
+		for n := range looks - 1 {
+			if got := look(broken); len(got) != 0 {
+				t.Fatalf("look %d: %+v", n, got)
+			}
+		}
+	}
+	missing()
+	if got := look(measured...); len(got) != 0 {
+		t.Errorf("measured again: %+v", got)
+	}
+	missing()
+	if got := look(broken); len(got) != 2 || got[0].Raised || got[1].Raised {
+		t.Errorf("not measured for %s: %+v", alerts.KeptFor, got)
+	}
+	if got := look(measured...); len(got) != 2 || !got[0].Raised || !got[1].Raised {
+		t.Errorf("raised again: %+v", got)
+	}
+}
+
 func TestTargets(t *testing.T) {
 	j := alerts.New(rules(t, "* ram=80%/15s", "host load=0.5/15s"), nil)
 	got := feed(j, "web", 90)
@@ -174,22 +213,107 @@ func TestAlternates(t *testing.T) {
 	})
 }
 
-// TestNeverFires: a rule about a quantity that is not measured is refused.
+// TestNeverFires: a rule about what a container does not have is refused, and the error says
+// why, and what to use.
 func TestNeverFires(t *testing.T) {
-	for _, quantity := range []string{"inodes=80%", "swap=80%", "load=4", "temperature=80"} {
+	for rule, says := range map[string]string{
+		"inodes=80%": "a file system of the host", "load=4": "no load average of a container; for a container use psi-cpu", "temperature=80": "no container has a sensor of its own",
+		"queue-age=5m": "is of a host", "degraded=yes": "is of a host", "spool-loss=0": "is of a host", "certificate=5d": "is of a host",
+	} {
 		for _, target := range []string{"web", "*"} {
-			if _, err := alerts.Parse(target + " " + quantity); err == nil || !strings.Contains(err.Error(), "is measured of hosts alone") {
-				t.Errorf("%s %s: %v", target, quantity, err)
+			if _, err := alerts.Parse(target + " " + rule); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "write host as the target") {
+				t.Errorf("%s %s: %v, want %q", target, rule, err, says)
 			}
 		}
-		rules(t, "host "+quantity)
+		rules(t, "host "+rule)
 	}
-	rules(t, "* cpu=80% ram=80% disk=80% tasks=100 psi-io=50% restarts=3")
+	rules(t, "* cpu=80% ram=80% swap=50% disk=80% tasks=100 psi-io=50% restarts=0 broken=yes backup-age=2d")
+	for text, says := range map[string]string{
+		"web broken=1": "write broken=yes", "web broken=no": "write broken=yes", "web broken=": "write broken=yes", "host degraded=1%": "write degraded=yes", "host broken=yes": "is of a container",
+		"web restarts=-1": "between 0 and 10000", "host spool-loss=1%": "spool-loss is a number", "host spool-loss=x": "between 0 and 1000000000", "host load=0": "not above 0",
+	} {
+		if _, err := alerts.Parse(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", text, err, says)
+		}
+	}
+}
+
+// TestEveryQuantityFires: what a rule may name of a host or of a container is measured there.
+func TestEveryQuantityFires(t *testing.T) {
+	for target, container := range map[string]string{"host": "", "*": "web"} {
+		s := metrics.Sample{Span: metrics.Interval}
+		for _, m := range metrics.Metrics() {
+			if container == "" && m.OfHost || container != "" && m.OfContainer {
+				s.Values = append(s.Values, metrics.Value{Series: metrics.Series{Container: container, Metric: m.Metric}, Mean: 1e5})
+			}
+		}
+		taken := 0
+		for _, quantity := range alerts.Quantities() {
+			for _, threshold := range []string{"1%", "1", "300d", "1s", "yes"} { // a certificate ends too soon, and all else is too much
+				all, err := alerts.Parse(target + " " + quantity + "=" + threshold + "/15s")
+				if err != nil || threshold == "300d" && quantity != "certificate" || all[0].OfCoordinator() {
+					continue
+				}
+				taken++
+				if got := alerts.New(all, nil).Judge(s); len(got) != 1 || !got[0].Raised {
+					t.Errorf("%s: %+v", all[0], got)
+				}
+				break
+			}
+		}
+		if want := map[string]int{"host": 15, "*": 11}[target]; taken != want {
+			t.Errorf("%d quantities of %s are taken, want %d", taken, target, want)
+		}
+	}
+}
+
+// TestYes: what is so or not is raised when it has been so for the time, and cleared when it
+// has not been so for the same time.
+func TestYes(t *testing.T) {
+	all := rules(t, "web broken=yes/30s:critical", "host degraded=yes/15s")
+	if got := all[0].String(); got != "web broken=yes/30s:critical" {
+		t.Errorf("it is written as %s", got)
+	}
+	j := alerts.New(all, nil)
+	at := func(broken, degraded float64, want ...alerts.Change) {
+		t.Helper()
+		got := j.Judge(metrics.Sample{Span: metrics.Interval, Values: []metrics.Value{
+			{Series: metrics.Series{Metric: metrics.Degraded}, Mean: degraded}, {Series: metrics.Series{Container: "web", Metric: metrics.Broken}, Mean: broken},
+		}})
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	const web, host = "measured.broken.critical/web/", "measured.degraded.warning//"
+	at(1, 0)
+	at(0, 0)
+	at(1, 0)
+	at(1, 0, alerts.Change{ID: web, Severity: alerts.Critical, Raised: true, Text: "web has been broken for 30s"})
+	at(1, 1, alerts.Change{ID: host, Severity: alerts.Warning, Raised: true, Text: "the host has been degraded for 15s"})
+	at(0, 1)
+	at(0, 0, alerts.Change{ID: web, Severity: alerts.Critical, Text: "web has not been broken for 30s"}, alerts.Change{ID: host, Severity: alerts.Warning, Text: "the host has not been degraded for 15s"})
+}
+
+// TestNone: a rule whose threshold is 0 is raised by the first that is counted, and cleared
+// when nothing is counted any more.
+func TestNone(t *testing.T) {
+	j := alerts.New(rules(t, "host spool-loss=0/15s"), nil)
+	var got []string
+	for _, lost := range []float64{0, 3, 3, 0, 0} {
+		for _, c := range j.Judge(metrics.Sample{Span: metrics.Interval, Values: []metrics.Value{{Series: metrics.Series{Metric: metrics.SpoolLoss}, Mean: lost}}}) {
+			got = append(got, c.Text)
+		}
+	}
+	want := []string{"number of lines lost from the spool within an hour is 3, above 0 for 15s", "number of lines lost from the spool within an hour is 0 again, for 15s"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 func FuzzParse(f *testing.F) {
 	f.Add("web ram=80%/60s cpu=150%:critical")
-	f.Add("* load=1e3/5m")
+	f.Add("host load=1e3/5m")
+	f.Add("* broken=yes/60s:critical restarts=0")
 	f.Fuzz(func(t *testing.T, text string) {
 		rules, err := alerts.Parse(text)
 		if err != nil {

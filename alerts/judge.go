@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -40,10 +41,14 @@ type Judge struct {
 	watch  map[string]*watch
 }
 
-// watch is how long a series has been beyond its limit.
+// watch is how long a series has been beyond its limit, and for how long it was not measured.
 type watch struct {
-	above, below time.Duration
+	above, below, missing time.Duration
 }
+
+// KeptFor is how long a raised alert stays that is not measured any more: a container that is
+// restarted again and again is not measured in between.
+const KeptFor = 15 * time.Minute
 
 // New returns a Judge. raised are the ids of alerts that an earlier one has raised; those
 // that no rule is for any more are cleared with the first sample.
@@ -61,8 +66,9 @@ func New(rules []Rule, raised []string) *Judge {
 // cleared with the next sample.
 func (j *Judge) Rules(rules []Rule) { j.rules = rules }
 
-// Judge returns what a sample changes. A value that was not measured this time leaves
-// its alert as it is; one of a container that is gone, or of a rule that is, is cleared.
+// Judge returns what a sample changes. A value that was not measured leaves its alert as it
+// is, for the time of [KeptFor]; one of a container that is gone, or of a rule that is, is
+// cleared.
 func (j *Judge) Judge(s metrics.Sample) []Change {
 	if len(j.rules) == 0 && len(j.raised) == 0 {
 		return nil
@@ -101,7 +107,7 @@ func (j *Judge) Judge(s metrics.Sample) []Change {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(j.raised)) {
-		if !alive[id] && (!j.ruled(id) || !present[containerOf(id)]) {
+		if !alive[id] && (!j.ruled(id) || !present[containerOf(id)] || j.missing(id, span) >= KeptFor) {
 			delete(j.raised, id)
 			changes = append(changes, Change{ID: id, Severity: severityOf(id), Text: "it is not measured any more, or no rule is for it"})
 		}
@@ -110,14 +116,28 @@ func (j *Judge) Judge(s metrics.Sample) []Change {
 	return changes
 }
 
-// step takes one value.
-func (j *Judge) step(id string, r Rule, s metrics.Series, value float64, span time.Duration) (Change, bool) {
+// watched returns what is known of the series of an alert.
+func (j *Judge) watched(id string) *watch {
 	w := j.watch[id]
 	if w == nil {
 		w = &watch{}
 		j.watch[id] = w
 	}
-	bad, good := value > r.Threshold, value < r.clears()
+	return w
+}
+
+// missing takes that a series was not measured, and returns for how long it was not.
+func (j *Judge) missing(id string, span time.Duration) time.Duration {
+	w := j.watched(id)
+	w.missing += span
+	return w.missing
+}
+
+// step takes one value.
+func (j *Judge) step(id string, r Rule, s metrics.Series, value float64, span time.Duration) (Change, bool) {
+	w := j.watched(id)
+	w.missing = 0
+	bad, good := value > r.Threshold, value < r.clears() || value == 0
 	if quantities[r.Quantity].below {
 		bad, good = value < r.Threshold, value > r.clears()
 	}
@@ -135,14 +155,29 @@ func (j *Judge) step(id string, r Rule, s metrics.Series, value float64, span ti
 	switch {
 	case !j.raised[id] && w.above >= r.Window && len(j.raised) < maxAlerts:
 		j.raised[id], c.Raised = true, true
-		c.Text = fmt.Sprintf("%s is %s, %s %s for %s", r.subject(s), r.amount(value), r.side(true), r.amount(r.Threshold), r.Window)
+		c.Text = r.says(s, value, true)
 	case j.raised[id] && w.below >= r.Window:
 		delete(j.raised, id)
-		c.Text = fmt.Sprintf("%s is %s again, %s %s for %s", r.subject(s), r.amount(value), r.side(false), r.amount(r.clears()), r.Window)
+		c.Text = r.says(s, value, false)
 	default:
 		return c, false
 	}
 	return c, true
+}
+
+// says is the text of an alert that is raised, or cleared.
+func (r Rule) says(s metrics.Series, value float64, raised bool) string {
+	switch {
+	case quantities[r.Quantity].unit == yes && raised:
+		return fmt.Sprintf("%s has been %s for %s", cmp.Or(s.Container, "the host"), quantities[r.Quantity].words, r.Window)
+	case quantities[r.Quantity].unit == yes:
+		return fmt.Sprintf("%s has not been %s for %s", cmp.Or(s.Container, "the host"), quantities[r.Quantity].words, r.Window)
+	case raised:
+		return fmt.Sprintf("%s is %s, %s %s for %s", r.subject(s), r.amount(value), r.side(true), r.amount(r.Threshold), r.Window)
+	case r.Threshold == 0: // no value is below it
+		return fmt.Sprintf("%s is 0 again, for %s", r.subject(s), r.Window)
+	}
+	return fmt.Sprintf("%s is %s again, %s %s for %s", r.subject(s), r.amount(value), r.side(false), r.amount(r.clears()), r.Window)
 }
 
 // side says on which side of a limit a value is.

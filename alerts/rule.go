@@ -48,11 +48,13 @@ type Rule struct {
 type quantity struct {
 	metric metrics.Metric
 	of     metrics.Metric // the value is a share of this metric, in percent; empty is the value itself
-	unit   string         // of the threshold: %, s (a time), or a number
+	unit   string         // of the threshold: %, s (a time), yes (it is so, or not), or a number
 	words  string         // for the text of an alert
 	max    float64        // no larger threshold makes sense
+	none   bool           // 0 is a threshold: what is counted should not happen at all
 	below  bool           // it is too small, and not too large
 	where  owner
+	lacks  string // of one that is of hosts only, why no container has it
 }
 
 // owner says whose quantity it is.
@@ -67,21 +69,33 @@ const (
 
 const year = 365 * 24 * 3600
 
+// yes is the unit of what is so or not, and its threshold. The value is 1 while it is so,
+// and 0 else: half of it is between, and between raising and clearing.
+const (
+	yes       = "yes"
+	yesAmount = 0.5
+)
+
 var quantities = map[string]quantity{
-	"cpu":         {metric: metrics.CPU, unit: "%", words: "processor time", max: 100_000},
-	"ram":         {metric: metrics.Memory, of: metrics.MemoryMax, unit: "%", words: "memory", max: 100},
-	"swap":        {metric: metrics.Swap, of: metrics.SwapMax, unit: "%", words: "swap", max: 100},
-	"disk":        {metric: metrics.Disk, of: metrics.DiskMax, unit: "%", words: "disk", max: 100},
-	"inodes":      {metric: metrics.Inodes, of: metrics.InodesMax, unit: "%", words: "inodes", max: 100},
-	"load":        {metric: metrics.Load1, words: "load", max: 100_000},
-	"tasks":       {metric: metrics.Tasks, words: "processes", max: 1 << 22},
-	"psi-cpu":     {metric: metrics.WaitCPU, unit: "%", words: "waiting for processors", max: 100},
-	"psi-memory":  {metric: metrics.WaitMemory, unit: "%", words: "waiting for memory", max: 100},
-	"psi-io":      {metric: metrics.WaitIO, unit: "%", words: "waiting for disks", max: 100},
-	"temperature": {metric: metrics.Heat, words: "temperature", max: 200},
-	"restarts":    {metric: metrics.Restarts, words: "restarts within an hour", max: 10_000, where: containerOnly},
-	"queue-age":   {metric: metrics.QueueAge, unit: "s", words: "waiting for the coordinator's receipt", max: year, where: hostOnly},
+	"cpu":        {metric: metrics.CPU, unit: "%", words: "processor time", max: 100_000},
+	"ram":        {metric: metrics.Memory, of: metrics.MemoryMax, unit: "%", words: "memory", max: 100},
+	"swap":       {metric: metrics.Swap, of: metrics.SwapMax, unit: "%", words: "swap", max: 100},
+	"disk":       {metric: metrics.Disk, of: metrics.DiskMax, unit: "%", words: "disk", max: 100},
+	"tasks":      {metric: metrics.Tasks, words: "processes", max: 1 << 22},
+	"psi-cpu":    {metric: metrics.WaitCPU, unit: "%", words: "waiting for processors", max: 100},
+	"psi-memory": {metric: metrics.WaitMemory, unit: "%", words: "waiting for memory", max: 100},
+	"psi-io":     {metric: metrics.WaitIO, unit: "%", words: "waiting for disks", max: 100},
+	"inodes": {metric: metrics.Inodes, of: metrics.InodesMax, unit: "%", words: "inodes", max: 100, where: hostOnly,
+		lacks: "no container has a limit of its files, for they lie in a file system of the host, which counts them together"},
+	"load": {metric: metrics.Load1, words: "load", max: 100_000, where: hostOnly,
+		lacks: "Linux keeps no load average of a container; for a container use psi-cpu, psi-io or tasks"},
+	"temperature": {metric: metrics.Heat, words: "temperature", max: 200, where: hostOnly, lacks: "no container has a sensor of its own"},
+	"restarts":    {metric: metrics.Restarts, words: "restarts within an hour", max: 10_000, none: true, where: containerOnly},
+	"broken":      {metric: metrics.Broken, unit: yes, words: "broken", where: containerOnly},
 	"backup-age":  {metric: metrics.BackupAge, unit: "s", words: "age of the newest good backup", max: year, where: containerOnly},
+	"degraded":    {metric: metrics.Degraded, unit: yes, words: "degraded", where: hostOnly},
+	"queue-age":   {metric: metrics.QueueAge, unit: "s", words: "waiting for the coordinator's receipt", max: year, where: hostOnly},
+	"spool-loss":  {metric: metrics.SpoolLoss, words: "number of lines lost from the spool within an hour", max: 1e9, none: true, where: hostOnly},
 	"certificate": {metric: metrics.Certificate, unit: "s", words: "life of the certificate", max: year, below: true, where: hostOnly},
 	"clock":       {unit: "s", words: "clock offset", max: year, where: coordinatorOnly},
 	"offline":     {unit: "s", words: "silence", max: year, where: coordinatorOnly},
@@ -151,19 +165,14 @@ func parse(target, word string) (Rule, error) {
 // applies refuses a target that the quantity does not belong to.
 func (q quantity) applies(target string) error {
 	switch {
+	case q.lacks != "" && target != Host:
+		return fmt.Errorf("is of a host, and not of a container: %s. For the host write host as the target", q.lacks)
 	case (q.where == hostOnly || q.where == coordinatorOnly) && target != Host:
 		return errors.New("is of a host, and not of a container; write host as the target")
 	case q.where == containerOnly && target == Host:
 		return errors.New("is of a container; name one as the target, or * for each")
-	case target != Host && q.where == anywhere && !(ofContainer(q.metric) && (q.of == "" || ofContainer(q.of))):
-		return errors.New("is measured of hosts alone, for a container has none of its own or no limit of it; write host as the target, or use cpu, ram, disk, tasks or restarts")
 	}
 	return nil
-}
-
-func ofContainer(m metrics.Metric) bool {
-	i, _ := metrics.InfoOf(m)
-	return i.OfContainer
 }
 
 // threshold reads what a value is held against.
@@ -175,6 +184,12 @@ func (q quantity) threshold(name, text string) (float64, error) {
 		}
 		return d.Seconds(), nil
 	}
+	if q.unit == yes {
+		if text != yes {
+			return 0, fmt.Errorf("%s is so or not, and %q is no threshold of it; write %s=yes", name, text, name)
+		}
+		return yesAmount, nil
+	}
 	number, hasUnit := strings.CutSuffix(text, "%")
 	if hasUnit != (q.unit == "%") {
 		if q.unit == "%" {
@@ -183,7 +198,10 @@ func (q quantity) threshold(name, text string) (float64, error) {
 		return 0, fmt.Errorf("the threshold %q is a percentage; %s is a number", text, name)
 	}
 	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || math.IsNaN(v) || v <= 0 || v > q.max {
+	switch {
+	case q.none && (err != nil || math.IsNaN(v) || math.Signbit(v) || v > q.max):
+		return 0, fmt.Errorf("the threshold %q is not between 0 and %.0f", text, q.max)
+	case !q.none && (err != nil || math.IsNaN(v) || v <= 0 || v > q.max):
 		return 0, fmt.Errorf("the threshold %q is not above 0 and at most %g", text, q.max)
 	}
 	return v, nil
@@ -220,8 +238,11 @@ func (r Rule) String() string {
 // limit writes the threshold.
 func (r Rule) limit() string {
 	q := quantities[r.Quantity]
-	if q.unit == "s" {
+	switch q.unit {
+	case "s":
 		return time.Duration(r.Threshold * float64(time.Second)).String()
+	case yes:
+		return yes
 	}
 	return strconv.FormatFloat(r.Threshold, 'f', -1, 64) + q.unit
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -238,6 +239,7 @@ func TestHostDisk(t *testing.T) {
 				awaitLine(t, gate+".begun", "begun")
 			}
 
+			w.ruled(t, "stuck", "degraded=yes/15s:critical", "-A")
 			from := w.events.mark()
 			back := take(t, d)
 			waits := w.submit(t, "edge-01", "touch", w.path("witness"))
@@ -248,7 +250,7 @@ func TestHostDisk(t *testing.T) {
 			}
 			elapse(t, 40*time.Second) // longer than renewals are apart
 			w.stayedOnline(t, from)
-			if all := show[[]api.Host](t, w, "host", "ls"); len(all) != 1 || all[0].State != "degraded" || all[0].Degraded == "" || len(all[0].ActiveAlerts) == 0 {
+			if all := show[[]api.Host](t, w, "host", "ls"); len(all) != 1 || all[0].State != "degraded" || all[0].Degraded == "" || !slices.Equal(codes(all[0]), []string{"host.degraded", "measured.degraded.critical"}) {
 				t.Errorf("host ls shows %+v", all)
 			}
 			if out := w.must(t, "host", "ls"); !regexp.MustCompile(`(?m)^edge-01 +degraded .* {3}\S+ .*disk`).MatchString(out) {
@@ -265,6 +267,7 @@ func TestHostDisk(t *testing.T) {
 			}
 			back()
 			h.degraded(t, false)
+			w.alerts(t, "edge-01")
 			release(t, gates[1])
 			for _, id := range append(begun, waits) {
 				w.done(t, id)

@@ -170,27 +170,61 @@ func (c *Collector) container(ct Container, f families, now time.Duration) {
 	}
 }
 
-// memory sets the working set: what the kernel could not take back without writing.
+// memory sets the working set: what the kernel could not take back without writing. It sets
+// the swap, too, on a host that has some.
 func (c *Collector) memory(of func(Metric, string) Series, g group) {
 	used, ok := number(g.v2("memory", "memory.current"))
 	stat, _ := g.v2("memory", "memory.stat")
 	limit, limited := number(g.v2("memory", "memory.max"))
-	inactive := "inactive_file"
+	inactive, swap := "inactive_file", g.swap
 	if !ok {
 		used, ok = number(g.file("memory", "memory.usage_in_bytes"))
 		stat, _ = g.file("memory", "memory.stat")
 		limit, limited = number(g.file("memory", "memory.limit_in_bytes"))
-		inactive = "total_inactive_file"
+		inactive, swap = "total_inactive_file", func() (float64, float64, bool) { return swapV1(stat) }
 	}
 	if !ok {
 		return
 	}
 	cache, _ := field(stat, inactive)
 	c.set(of(Memory, ""), max(0, used-cache))
-	// Version 1 writes "no limit" as the largest number of whole pages.
-	if limited && limit < math.MaxInt64/2 {
+	if limited && limit < unlimited {
 		c.set(of(MemoryMax, ""), limit)
 	}
+	if c.swap == 0 {
+		return
+	}
+	if swapped, most, ok := swap(); ok {
+		c.set(of(Swap, ""), swapped)
+		c.set(of(SwapMax, ""), min(most, c.swap))
+	}
+}
+
+// unlimited is more than any limit: version 1 writes "no limit" as the largest number of
+// whole pages.
+const unlimited = math.MaxInt64 / 2
+
+// swap returns how much of the host's swap a container of version 2 has, and may have.
+func (g group) swap() (used, most float64, ok bool) {
+	used, ok = number(g.v2("memory", "memory.swap.current"))
+	most, limited := number(g.v2("memory", "memory.swap.max"))
+	if !limited {
+		most = unlimited
+	}
+	return used, most, ok
+}
+
+// swapV1 is the same of the memory.stat of version 1. It limits memory and swap together: a
+// container that has all the memory of its limit may have the rest as swap. A kernel that
+// does not count the swap of control groups has none of these lines.
+func swapV1(stat string) (used, most float64, ok bool) {
+	used, ok = field(stat, "total_swap")
+	memory, _ := field(stat, "hierarchical_memory_limit")
+	both, limited := field(stat, "hierarchical_memsw_limit")
+	if !limited || both >= unlimited {
+		return used, unlimited, ok
+	}
+	return used, max(0, both-memory), ok
 }
 
 // blocks returns the bytes that were read from disks and written to them.

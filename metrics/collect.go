@@ -42,6 +42,7 @@ type Collector struct {
 	fs       procfs.FS
 	mounts   []*procfs.MountInfo // as they are now
 	own      string              // the network namespace of the host
+	swap     float64             // what the host has; 0 is none
 	last     time.Duration       // on the boot clock
 	counters map[Series]counter
 	values   []Value
@@ -68,6 +69,7 @@ func NewCollector(cfg Config) (*Collector, error) {
 // need two samples: the first has none, and neither has a counter that went back,
 // because what counted has begun anew. What cannot be read is left out.
 func (c *Collector) Collect(at time.Time, now time.Duration, containers []Container) Sample {
+	c.swap = 0
 	c.values, c.span = make([]Value, 0, len(c.values)+16), now-c.last
 	if c.last == 0 {
 		c.span = 0
@@ -136,7 +138,8 @@ func (c *Collector) host(now time.Duration) {
 		c.set(of(MemoryMax, ""), float64(*m.MemTotalBytes))
 		if m.SwapTotalBytes != nil && m.SwapFreeBytes != nil && *m.SwapTotalBytes > 0 {
 			c.set(of(Swap, ""), float64(*m.SwapTotalBytes-min(*m.SwapFreeBytes, *m.SwapTotalBytes)))
-			c.set(of(SwapMax, ""), float64(*m.SwapTotalBytes))
+			c.swap = float64(*m.SwapTotalBytes)
+			c.set(of(SwapMax, ""), c.swap)
 		}
 	}
 	c.disks(now)

@@ -253,6 +253,50 @@ func TestContainer(t *testing.T) {
 	}
 }
 
+// TestSwapOfContainer: a container has a share of the host's swap, or of its own limit if that
+// is less; on a host without swap there is none to have.
+func TestSwapOfContainer(t *testing.T) {
+	const none = "9223372036854771712"
+	for name, tc := range map[string]struct {
+		host  int // kB
+		v2    bool
+		files map[string]string
+		want  map[string]float64
+	}{
+		"version 2, without a limit": {8, true, map[string]string{"memory.swap.current": "1024", "memory.swap.max": "max"}, map[string]float64{"swap": 1024, "swap_max": 8192}},
+		"version 2, with one":        {8, true, map[string]string{"memory.swap.current": "1024", "memory.swap.max": "4096"}, map[string]float64{"swap": 1024, "swap_max": 4096}},
+		"more than the host has":     {8, true, map[string]string{"memory.swap.current": "0", "memory.swap.max": "65536"}, map[string]float64{"swap": 0, "swap_max": 8192}},
+		"it may have none":           {8, true, map[string]string{"memory.swap.current": "0", "memory.swap.max": "0"}, map[string]float64{"swap": 0, "swap_max": 0}},
+		"the host has none":          {0, true, map[string]string{"memory.swap.current": "0", "memory.swap.max": "4096"}, nil},
+		"the kernel does not count":  {8, true, nil, nil},
+		"version 1, without a limit": {8, false, map[string]string{"memory.stat": "swap 1\nhierarchical_memory_limit 4096\nhierarchical_memsw_limit " + none + "\ntotal_swap 1024"}, map[string]float64{"swap": 1024, "swap_max": 8192}},
+		"version 1, with one":        {8, false, map[string]string{"memory.stat": "swap 1\nhierarchical_memory_limit 4096\nhierarchical_memsw_limit 6144\ntotal_swap 1024"}, map[string]float64{"swap": 1024, "swap_max": 2048}},
+		"version 1, not counted":     {8, false, map[string]string{"memory.stat": "cache 1\nhierarchical_memory_limit 4096"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.write("proc/meminfo", fmt.Sprintf("MemTotal: 9 kB\nMemAvailable: 4 kB\nSwapTotal: %d kB\nSwapFree: %d kB\n", tc.host, tc.host))
+			want := map[string]float64{"memory": 1}
+			maps.Copy(want, tc.want)
+			if tc.v2 {
+				m.mount("cgroup2", "cg", "rw")
+				m.write("proc/77/cgroup", "0::/lxc.payload.web\n")
+				m.write("cg/lxc.payload.web/memory.current", "1\n")
+			} else {
+				m.mount("cgroup", "cg", "rw", "memory")
+				m.write("proc/77/cgroup", "3:memory:/lxc.payload.web\n")
+				m.write("cg/lxc.payload.web/memory.usage_in_bytes", "1\n")
+			}
+			for file, text := range tc.files {
+				m.write("cg/lxc.payload.web/"+file, text+"\n")
+			}
+			m.write("proc/77/stat", "")
+			s := m.collector().Collect(day, time.Hour, []metrics.Container{{Name: "web", InitPID: 77}})
+			check(t, "the container", of(s, "web"), want)
+		})
+	}
+}
+
 // TestThisMachine reads what the kernel really writes.
 func TestThisMachine(t *testing.T) {
 	c, err := metrics.NewCollector(metrics.Config{})

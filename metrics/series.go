@@ -52,6 +52,9 @@ const (
 	QueueAge    Metric = "queue_age"
 	Certificate Metric = "certificate"
 	BackupAge   Metric = "backup_age"
+	Broken      Metric = "broken"
+	Degraded    Metric = "degraded"
+	SpoolLoss   Metric = "spool_loss"
 )
 
 // Unit is what a value counts.
@@ -88,8 +91,8 @@ var all = []Info{
 	{Tasks, Count, "Processes and threads.", "", true, true},
 	{Memory, Bytes, "Memory in use: without what the kernel can take back (host), without the inactive part of the page cache (container).", "", true, true},
 	{MemoryMax, Bytes, "Memory of the host; the limit of a container, if it has one.", "", true, true},
-	{Swap, Bytes, "Swap in use.", "", true, false},
-	{SwapMax, Bytes, "Swap of the host.", "", true, false},
+	{Swap, Bytes, "Swap in use.", "", true, true},
+	{SwapMax, Bytes, "Swap of the host; of a container its limit, or the swap of the host if that is less.", "", true, true},
 	{Disk, Bytes, "Space in use on a file system; of a container, what its root directory takes.", "mount point", true, true},
 	{DiskMax, Bytes, "Size of a file system, without what is reserved for root; the limit of a container, if it has one.", "mount point", true, true},
 	{Inodes, Count, "Files in use on a file system; of a container, those in its root directory.", "mount point", true, true},
@@ -105,7 +108,10 @@ var all = []Info{
 	{OOMLimit, Count, "How often the container has wanted more memory than its limit leaves it, since the sample before, so that a process had to be killed. Where it is 0 and oom is not, the memory of the host was used up.", "", false, true},
 	{Heat, Celsius, "Temperature of a thermal zone.", "zone", true, false},
 	{Restarts, Count, "How often the container has ended and runs again, within the last hour.", "", false, true},
+	{Broken, Count, "1 while the host does not start the container any more, because its start has failed too often; 0 else.", "", false, true},
+	{Degraded, Count, "1 while the host accepts nothing new; 0 else.", "", true, false},
 	{QueueAge, Seconds, "How long something has waited for the coordinator's receipt; 0 if nothing waits.", "", true, false},
+	{SpoolLoss, Count, "Lines of samples for the database of measurements that were lost from the spool within the last hour, or since the agent was started or reloaded; 0 if samples stay on the host.", "", true, false},
 	{BackupAge, Seconds, "Time since the newest backup was made that is known to be good; ten years if there is none.", "", false, true},
 	{Certificate, Seconds, "Time until the date at which the host's TLS certificate ends.", "", true, false},
 }

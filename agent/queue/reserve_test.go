@@ -63,6 +63,9 @@ func TestFullDisk(t *testing.T) {
 	if aside() != 1<<20 {
 		t.Errorf("%d bytes are set aside: they are for ends alone", aside())
 	}
+	if err := q.Probe(t.Context(), now); !errors.Is(err, queue.ErrDisk) {
+		t.Errorf("trying the disk: %v, want ErrDisk", err)
+	}
 	if _, err := finish(q, t.Context(), o.Action, queue.Step{Event: protocol.EventSucceed}, now); !errors.Is(err, queue.ErrDisk) {
 		t.Errorf("finishing: %v, want ErrDisk", err)
 	}

@@ -78,7 +78,8 @@ func (u *Uplink) sendHeartbeat() {
 	if !ok {
 		return // the first look at the containers makes it due again
 	}
-	now := beat.State{Host: r.Host, Containers: r.Containers, Alerts: slices.AppendSeq(r.Alerts, maps.Values(u.alerts))}
+	unkept := slices.DeleteFunc(r.Alerts, func(a protocol.AlertInfo) bool { _, kept := u.alerts[a.ID]; return kept })
+	now := beat.State{Host: r.Host, Containers: r.Containers, Alerts: slices.AppendSeq(unkept, maps.Values(u.alerts))}
 	now.Host.Interfaces = now.Host.Interfaces[:min(len(now.Host.Interfaces), maxInterfaces)]
 	b, sums, head := &u.beat, beat.Sum(now), u.seals.head()
 	digest, since := sums.Digest(), u.loop.Now()-b.at

@@ -101,6 +101,14 @@ func (o outlet) run(ctx context.Context, log *slog.Logger) {
 	}
 }
 
+// lost is how many lines had no place to wait.
+func (o outlet) lost() uint64 {
+	if o.sink == nil {
+		return 0
+	}
+	return o.sink.Stats().Lost
+}
+
 // alerts are the changes since they were last asked for.
 func (o outlet) alerts(atMS int64) (changes []protocol.Alert) {
 	var s influx.Stats

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/bridges"
+	"github.com/hostler-io/hostler/agent/facts"
 	"github.com/hostler-io/hostler/agent/oom"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/alerts"
@@ -34,7 +35,7 @@ type meter struct {
 	list  func(context.Context) ([]agent.Container, error)
 	disk  func(runtime, name string) (used, most int64) // of the root directory of a container; most is 0 without a limit
 	judge *alerts.Judge
-	facts facts
+	facts facts.Facts
 	own   []alerts.Rule            // of this host's configuration
 	given atomic.Pointer[[]string] // by the coordinator, where they have changed
 	log   *slog.Logger
@@ -70,7 +71,8 @@ func newMeter(ctx context.Context, s state, c config, q *queue.Queue, nets *brid
 		return nil, err
 	}
 	now := time.Duration(clock.BootMS()) * time.Millisecond
-	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), names: nets.Unserved(ids), oom: oom.New(ids, now), log: log}, nil
+	out := newOutlet(sink, ids)
+	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: out, facts: facts.Facts{Lost: out.lost}, names: nets.Unserved(ids), oom: oom.New(ids, now), log: log}, nil
 }
 
 // run measures until ctx ends, and raises alerts.
@@ -110,20 +112,15 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 		now := time.Duration(clock.BootMS()) * time.Millisecond
 		running := m.containers(all)
 		sample := c.Collect(clock.Now(), now, running)
-		sample.Values = append(sample.Values, m.facts.values(now, clock.Now(), all)...)
+		sample.Values = append(sample.Values, m.facts.Values(now, clock.Now(), all)...)
 		m.takeRules()
 		m.latest.Store(&sample)
 		for _, c := range m.judge.Judge(sample) {
 			untold = append(slices.DeleteFunc(untold, func(o alerts.Change) bool { return o.ID == c.ID }), c)
 		}
-		for len(untold) > 0 {
-			c := untold[0]
-			err := raise(protocol.Alert{Raised: c.Raised, AlertInfo: warnings.Measured(c.ID, string(c.Severity), c.Text, sample.At.UnixMilli())})
-			if err != nil {
-				break // it is told with the next sample
-			}
-			untold = untold[1:]
-		}
+		untold = slices.DeleteFunc(untold, func(c alerts.Change) bool { // what stays is told with the next sample
+			return raise(protocol.Alert{Raised: c.Raised, AlertInfo: warnings.Measured(c.ID, string(c.Severity), c.Text, sample.At.UnixMilli())}) == nil
+		})
 		if m.out.sink != nil {
 			m.out.sink.Offer(sample)
 		}
@@ -154,6 +151,28 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 			return nil
 		}
 	}
+}
+
+// rules gives the meter the coordinator's rules of alerts, from any goroutine. They are
+// in force with the next sample.
+func (m *meter) rules(texts []string) { m.given.Store(&texts) }
+
+// takeRules puts the rules into force that came since the last sample.
+func (m *meter) takeRules() {
+	texts := m.given.Swap(nil)
+	if texts == nil {
+		return
+	}
+	var given []alerts.Rule
+	for _, text := range *texts {
+		rules, err := alerts.Parse(text)
+		if err != nil { // of a newer coordinator; the others count all the same
+			m.log.Warn("a rule of the coordinator is not understood", "error", err)
+			continue
+		}
+		given = append(given, rules...)
+	}
+	m.judge.Rules(alerts.Combine(m.own, given))
 }
 
 // soonest is how far samples are apart at least, whatever the kernel tells.

@@ -205,10 +205,11 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	if n.agent, err = agent.New(cfg); err != nil {
 		return err
 	}
+	n.meter.facts.Degraded = func() bool { return n.agent.Metrics().Degraded }
 	n.meter.list, n.meter.disk = n.agent.Containers, limits.Disk
 	if n.member != nil {
-		n.meter.facts.unsent = func() uint64 { return n.agent.Metrics().Unsent }
-		n.meter.facts.certificate = n.member.validity
+		n.meter.facts.Unsent = func() uint64 { return n.agent.Metrics().Unsent }
+		n.meter.facts.Certificate = n.member.validity
 	}
 	return n.serve(ctx, host)
 }

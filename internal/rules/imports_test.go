@@ -127,6 +127,7 @@ var allowed = []allowance{
 	{"agent/fencing", []string{"agent/actions", "agent/loop", "agent/queue", "protocol", "protocol/data"}, []string{"os/...", "net/...", "os/exec", "database/sql/..."}, "when a fence device of the host is asked; the asking itself is handed to it"},
 	{"agent/retry", nil, []string{"os/...", "net/...", "database/sql/..."}, "when a container that does not stay up is started again; pure"},
 	{"agent/oom", []string{"internal/warnings", "metrics", "protocol"}, []string{"os/...", "net/...", "database/sql/..."}, "whether a kill for want of memory is an alert; pure"},
+	{"agent/facts", []string{"agent/containers", "agent/queue", "metrics"}, []string{"os/...", "net/...", "os/exec", "database/sql/..."}, "what the agent knows, as values by which rules of alerts are judged; pure"},
 	{"agent/faults", []string{"internal/clock", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the faults of drills, which end by themselves; they need nothing of the agent"},
 	{"agent/trial", []string{"agent/queue", "agent/uplink", "agent/wire", "protocol", "protocol/fresh"}, []string{"os/...", "net/...", "database/sql/..."}, "the one word of a new agent that is not trusted yet: it hears no order"},
 	{"agent/wire", []string{"protocol", "protocol/fresh"}, append([]string{"os/...", "net/..."}, "os/exec", "database/sql/...", "log/..."), "how a host signs, numbers and judges messages, whatever they are about"},

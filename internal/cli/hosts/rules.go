@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/internal/warnings"
 )
 
 const rulesPath = "/v1/alert-rules"
@@ -43,17 +44,25 @@ gets them as soon as it can be reached, and checks them offline too. Rules in th
 host's own configuration stay in force, and win where both are about the same
 target, quantity and severity. A host that gets the labels later gets the rules then.
 
-A RULE is QUANTITY=THRESHOLD[/TIME][:SEVERITY], with warning or critical.
-The quantities are cpu, ram, swap, disk, inodes, load, tasks, psi-cpu, psi-memory,
-psi-io, temperature, restarts (of a container, within an hour), backup-age (of the
-newest good backup of a container), queue-age (how long
-a message has waited for the coordinator) and certificate (the time until it
-expires). Without a time the value must be above the threshold for 60 s, and without
-a severity the alert is a warning. The coordinator itself checks offline (how long it
-has not heard the host; a host that announced that it sleeps does not count) and clock
-(how far the host's clock is off).`,
+A RULE is QUANTITY=THRESHOLD[/TIME][:SEVERITY], with warning or critical. Without a
+time the value must be above the threshold for 60 s, and without a severity the alert
+is a warning.
+
+Of hosts and of containers: cpu, ram, swap, disk, tasks, psi-cpu, psi-memory, psi-io.
+Of hosts: inodes, load, temperature, degraded=yes (the host accepts nothing new),
+queue-age (how long a message has waited for the coordinator), spool-loss (how many
+lines of samples for a database were lost within an hour) and certificate (the time
+until it expires). Of containers: restarts (within an hour), broken=yes (it was started
+in vain too often, and is left alone) and backup-age (of the newest good backup). The
+coordinator itself checks offline (how long it has not heard the host; a host that
+announced that it sleeps does not count) and clock (how far the host's clock is off).
+
+Without any rule hosts tell that a container is broken, that they accept nothing new,
+and that samples are lost. A rule about one of these raises a second alert, for what
+lasts, or with another severity.`,
 		Example: "  hostler alert rule set memory ram=80%/60s ram=95%/60s:critical -A\n  hostler alert rule set lab-disks disk=90%/5m inodes=90% -l site=lab\n" +
-			"  hostler alert rule set web cpu=150%/5m restarts=3 edge-07/web\n  hostler alert rule set any-container ram=90% -A --of '*'",
+			"  hostler alert rule set web cpu=150%/5m restarts=3 edge-07/web\n  hostler alert rule set any-container ram=90% broken=yes/10m -A --of '*'",
+		ValidArgsFunction: a.completeRule,
 	}
 	v := show.FormatFlags(cmd)
 	cmd.Flags().VarP(&labels, "selector", "l", "for the hosts that have these labels")
@@ -98,6 +107,21 @@ has not heard the host; a host that announced that it sleeps does not count) and
 	return cmd
 }
 
+// completeRule offers the names of rules, and then quantities and hosts.
+func (a *commands) completeRule(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return a.Completing(ruleNames)(cmd, args, word)
+	}
+	var all []string
+	for _, w := range warnings.All() {
+		if _, quantity, _ := strings.Cut(string(w.Code), "."); w.Severity == warnings.ByRule {
+			all = append(all, quantity+"=")
+		}
+	}
+	hosts, _ := a.CompletingAll(conn.HostNames)(cmd, args, word)
+	return append(all, hosts...), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
 func (a *commands) ruleListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the rules that were set here", Args: term.NoArgs, Example: "  hostler alert rule ls\n  hostler alert rule ls -o json",
@@ -119,13 +143,15 @@ func alertRules(ctx context.Context, r *conn.Remote) (all []api.AlertRule, err e
 	return all, err
 }
 
+func ruleNames(ctx context.Context, r *conn.Remote) ([]string, error) {
+	all, err := alertRules(ctx, r)
+	return conn.Each(all, ruleNoun().Name), err
+}
+
 func (a *commands) ruleRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME", Short: "Remove a rule; what it has raised is cleared", Args: term.Exactly(1), Example: "  hostler alert rule rm lab-disks",
-		ValidArgsFunction: a.Completing(func(ctx context.Context, r *conn.Remote) ([]string, error) {
-			all, err := alertRules(ctx, r)
-			return conn.Each(all, ruleNoun().Name), err
-		}),
+		ValidArgsFunction: a.Completing(ruleNames),
 		RunE: a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 			if err := r.Delete(cmd.Context(), rulesPath+"/"+url.PathEscape(args[0]), nil); err != nil {
 				return term.Missing(term.Cannot("remove rule "+args[0], err), "hostler alert rule ls")

@@ -1,25 +1,33 @@
-package main
+// Package facts tells what the agent knows of itself and of its containers, and no counter of
+// the kernel tells: as values of a sample, by which rules of alerts are judged. It is pure:
+// what is known at a time of the boot clock goes in, and values come out.
+package facts
 
 import (
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/agent/queue"
-	"github.com/hostler-io/hostler/alerts"
 	"github.com/hostler-io/hostler/metrics"
 )
 
-// facts are what the agent knows of itself and of its containers, and no counter of the
-// kernel tells. It belongs to the goroutine of the meter.
-type facts struct {
-	// unsent is how many reports and alerts wait for a receipt, and certificate from when
-	// until when the host's certificate is good; nil on a host without a coordinator.
-	unsent      func() uint64
-	certificate func() (from, until time.Time)
+// Facts remembers what facts of a time rest on. It is for one goroutine. The functions are
+// set before the first call of [Facts.Values]; nil is a fact that this host does not have.
+type Facts struct {
+	// Unsent is how many reports and alerts wait for a receipt, and Certificate from when
+	// until when the host's certificate is good.
+	Unsent      func() uint64
+	Certificate func() (from, until time.Time)
+	// Degraded tells whether nothing new is accepted.
+	Degraded func() bool
+	// Lost is how many lines of samples the spool has lost since the process started or was
+	// reloaded.
+	Lost func() uint64
 
 	calendar calendar
+	losses   losses
 
 	waits time.Duration // boot clock, since when something has waited; 0 is nothing
 	ends  map[string]ends
@@ -43,7 +51,7 @@ const never = 10 * 365 * 24 * time.Hour
 // directory. Any other that appears is as old as its date: at the first look, when a newer
 // one was removed, or at another target. One that is dated after the last one was made
 // since, so that it is no older than that.
-func (s *saved) age(c agent.Container, first bool, now time.Duration, today func(floor time.Time) time.Time) time.Duration {
+func (s *saved) age(c containers.Container, first bool, now time.Duration, today func(floor time.Time) time.Time) time.Duration {
 	if c.Backup != s.name || c.BackupNumber != s.number {
 		made, last := time.UnixMilli(c.BackupMS), *s
 		s.name, s.number, s.madeMS = c.Backup, c.BackupNumber, c.BackupMS
@@ -77,6 +85,31 @@ func targetOf(backup string) string {
 	return target
 }
 
+// losses are those of the spool within an hour: how many lines, and the time of the boot
+// clock at which they were seen.
+type losses struct {
+	total uint64 // as it was last told
+	seen  []loss // the oldest first; one for a sample at most
+}
+
+type loss struct {
+	lines uint64
+	at    time.Duration
+}
+
+// take takes how many there are in all, and returns how many of them are of the last hour.
+func (l *losses) take(total uint64, now time.Duration) (lines uint64) {
+	if total > l.total {
+		l.seen = append(l.seen, loss{total - l.total, now})
+	}
+	l.total = total
+	l.seen = slices.DeleteFunc(l.seen, func(o loss) bool { return now-o.at > countedFor })
+	for _, o := range l.seen {
+		lines += o.lines
+	}
+	return lines
+}
+
 // ends are the times that a container has ended, and what was seen of it last.
 type ends struct {
 	init  int             // first process of a foreign one, which leaves no word of its ends
@@ -87,7 +120,7 @@ type ends struct {
 
 // take takes what is known of a container at a time. The ends of before the first look are
 // dated by the wall clock, as nothing else can; the others are as old as the look.
-func (e *ends) take(c agent.Container, now time.Duration, date time.Time) {
+func (e *ends) take(c containers.Container, now time.Duration, date time.Time) {
 	first := e.at == 0
 	if c.Foreign && !first && e.init != c.InitPID {
 		e.since = append(e.since, now)
@@ -96,31 +129,31 @@ func (e *ends) take(c agent.Container, now time.Duration, date time.Time) {
 		switch age := date.Sub(time.UnixMilli(end.AtMS)); {
 		case !first:
 			e.since = append(e.since, now)
-		case age >= 0 && age <= restartsWithin:
+		case age >= 0 && age <= countedFor:
 			e.since = append(e.since, now-age)
 		}
 		e.last = end
 	}
-	for len(e.since) > maxRestarts || len(e.since) > 0 && now-e.since[0] > restartsWithin {
+	for len(e.since) > maxRestarts || len(e.since) > 0 && now-e.since[0] > countedFor {
 		e.since = e.since[1:]
 	}
 	e.init, e.at = c.InitPID, now
 }
 
-// restartsWithin is the time in which restarts are counted, and maxRestarts how many
+// countedFor is the time in which restarts and losses are counted, and maxRestarts how many
 // are.
 const (
-	restartsWithin = time.Hour
-	maxRestarts    = 10_000
+	countedFor  = time.Hour
+	maxRestarts = 10_000
 )
 
-// values are the facts at a time of the boot clock.
-func (f *facts) values(now time.Duration, date time.Time, containers []agent.Container) (all []metrics.Value) {
+// Values are the facts at a time of the boot clock. date is the wall clock.
+func (f *Facts) Values(now time.Duration, date time.Time, known []containers.Container) (all []metrics.Value) {
 	set := func(container string, m metrics.Metric, v float64) {
 		all = append(all, metrics.Value{Series: metrics.Series{Container: container, Metric: m}, Mean: v, Max: v})
 	}
-	if f.unsent != nil {
-		if f.unsent() == 0 {
+	if f.Unsent != nil {
+		if f.Unsent() == 0 {
 			f.waits = 0
 		} else if f.waits == 0 {
 			f.waits = now
@@ -131,13 +164,30 @@ func (f *facts) values(now time.Duration, date time.Time, containers []agent.Con
 		}
 		set("", metrics.QueueAge, age.Seconds())
 	}
-	if f.certificate != nil {
-		if from, until := f.certificate(); !until.IsZero() {
+	if f.Certificate != nil {
+		if from, until := f.Certificate(); !until.IsZero() {
 			set("", metrics.Certificate, until.Sub(f.calendar.today(now, date, from)).Seconds())
 		}
 	}
-	kept := make(map[string]saved, len(containers))
-	for _, c := range containers {
+	so := func(is bool) float64 {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	if f.Degraded != nil {
+		set("", metrics.Degraded, so(f.Degraded()))
+	}
+	if f.Lost != nil {
+		set("", metrics.SpoolLoss, float64(f.losses.take(f.Lost(), now)))
+	}
+	for _, c := range known {
+		if !c.Foreign {
+			set(c.Name, metrics.Broken, so(c.Broken != ""))
+		}
+	}
+	kept := make(map[string]saved, len(known))
+	for _, c := range known {
 		if !c.Backups || c.Foreign {
 			continue
 		}
@@ -148,8 +198,8 @@ func (f *facts) values(now time.Duration, date time.Time, containers []agent.Con
 		set(c.Name, metrics.BackupAge, age.Seconds())
 	}
 	f.saved = kept
-	seen := make(map[string]ends, len(containers))
-	for _, c := range containers {
+	seen := make(map[string]ends, len(known))
+	for _, c := range known {
 		if c.InitPID == 0 {
 			continue
 		}
@@ -159,7 +209,7 @@ func (f *facts) values(now time.Duration, date time.Time, containers []agent.Con
 		set(c.Name, metrics.Restarts, float64(len(e.since)))
 	}
 	for name, e := range f.ends { // one that is between two starts
-		if _, ok := seen[name]; !ok && now-e.at <= restartsWithin {
+		if _, ok := seen[name]; !ok && now-e.at <= countedFor {
 			seen[name] = e
 		}
 	}
@@ -188,26 +238,4 @@ func (c *calendar) today(now time.Duration, wall, floor time.Time) time.Time {
 		return today
 	}
 	return c.date
-}
-
-// rules gives the meter the coordinator's rules of alerts, from any goroutine. They are
-// in force with the next sample.
-func (m *meter) rules(texts []string) { m.given.Store(&texts) }
-
-// takeRules puts the rules into force that came since the last sample.
-func (m *meter) takeRules() {
-	texts := m.given.Swap(nil)
-	if texts == nil {
-		return
-	}
-	var given []alerts.Rule
-	for _, text := range *texts {
-		rules, err := alerts.Parse(text)
-		if err != nil { // of a newer coordinator; the others count all the same
-			m.log.Warn("a rule of the coordinator is not understood", "error", err)
-			continue
-		}
-		given = append(given, rules...)
-	}
-	m.judge.Rules(alerts.Combine(m.own, given))
 }

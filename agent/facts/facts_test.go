@@ -1,11 +1,11 @@
-package main
+package facts
 
 import (
-	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/alerts"
 	"github.com/hostler-io/hostler/metrics"
@@ -16,13 +16,13 @@ import (
 func TestFacts(t *testing.T) {
 	unsent := uint64(0)
 	end := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
-	f := facts{unsent: func() uint64 { return unsent }, certificate: func() (time.Time, time.Time) { return end.Add(-20 * 24 * time.Hour), end }}
+	f := Facts{Unsent: func() uint64 { return unsent }, Certificate: func() (time.Time, time.Time) { return end.Add(-20 * 24 * time.Hour), end }}
 	now, date := 100*time.Hour, end.Add(-10*24*time.Hour)
 	value := func(pid int, container string, m metrics.Metric) float64 {
 		t.Helper()
-		c := agent.Container{InitPID: pid, Foreign: true}
+		c := containers.Container{InitPID: pid, Foreign: true}
 		c.Name = "web"
-		for _, v := range f.values(now, date, []agent.Container{c}) {
+		for _, v := range f.Values(now, date, []containers.Container{c}) {
 			if v.Series == (metrics.Series{Container: container, Metric: m}) {
 				return v.Mean
 			}
@@ -62,7 +62,7 @@ func TestFacts(t *testing.T) {
 		t.Errorf("two hours later: %v restarts", got)
 	}
 	// One of ours, of which each end is known, however many there were between two looks.
-	ours := agent.Container{InitPID: 9}
+	ours := containers.Container{InitPID: 9}
 	ours.Name = "db"
 	for n, step := range []struct {
 		before []time.Duration
@@ -73,14 +73,14 @@ func TestFacts(t *testing.T) {
 			ours.Ends = append(ours.Ends, queue.End{AtMS: date.Add(-ago).UnixMilli(), Code: n})
 		}
 		ours.Ends = ours.Ends[max(0, len(ours.Ends)-4):]
-		all := f.values(now, date, []agent.Container{ours})
+		all := f.Values(now, date, []containers.Container{ours})
 		if got := all[len(all)-1].Mean; got != step.want {
 			t.Errorf("step %d: %v restarts of one of ours, want %v", n, got, step.want)
 		}
 		date = date.AddDate(10, 0, 0) // no clock changes that
 	}
-	bare := facts{}
-	if got := bare.values(now, date, nil); len(got) != 0 {
+	bare := Facts{}
+	if got := bare.Values(now, date, nil); len(got) != 0 {
 		t.Errorf("a host without a coordinator: %v", got)
 	}
 }
@@ -102,39 +102,72 @@ func TestBootIn1970(t *testing.T) {
 	}
 }
 
-// TestGivenRules: the coordinator's rules are in force beside those of the host, which
-// count where both name the same; one that is not understood takes none of the others away.
-func TestGivenRules(t *testing.T) {
-	own, err := alerts.Parse("host load=4/15s")
-	if err != nil {
-		t.Fatal(err)
+// TestFactsOfTheAgent: that a container is broken, that the host accepts nothing new, and what
+// the spool has lost within an hour, raises alerts by rules, with no coordinator that answers.
+func TestFactsOfTheAgent(t *testing.T) {
+	degraded, lost := false, uint64(5) // since the process started, before the first look
+	f := Facts{Degraded: func() bool { return degraded }, Lost: func() uint64 { return lost }}
+	var rules []alerts.Rule
+	for _, text := range []string{"* broken=yes/30s:critical", "host degraded=yes/15s spool-loss=10/15s"} {
+		some, err := alerts.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, some...)
 	}
-	m := &meter{judge: alerts.New(own, nil), own: own, log: slog.New(slog.DiscardHandler)}
-	sample := metrics.Sample{Span: metrics.Interval, Values: []metrics.Value{
-		{Series: metrics.Series{Metric: metrics.Load1}, Mean: 2}, {Series: metrics.Series{Metric: metrics.Tasks}, Mean: 500},
-	}}
-	m.rules([]string{"host load=1/15s tasks=100/15s", "host colour=3/15s"})
-	m.takeRules()
-	got := m.judge.Judge(sample)
-	if len(got) != 1 || got[0].ID != "measured.tasks.warning//" || !got[0].Raised {
-		t.Errorf("%+v", got)
+	judge := alerts.New(rules, nil)
+	var ours, theirs containers.Container
+	ours.Name, theirs.Name, theirs.Foreign = "web", "other", true
+	now := 100 * time.Hour
+	look := func(want ...string) {
+		t.Helper()
+		now += metrics.Interval
+		sample := metrics.Sample{Span: metrics.Interval, Values: f.Values(now, time.Time{}, []containers.Container{ours, theirs})}
+		var got []string
+		for _, c := range judge.Judge(sample) {
+			mark := "-"
+			if c.Raised {
+				mark = "+"
+			}
+			got = append(got, mark+c.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("at %s: %q, want %q", now, got, want)
+		}
 	}
-	m.rules(nil)
-	m.takeRules()
-	if got := m.judge.Judge(sample); len(got) != 1 || got[0].ID != "measured.tasks.warning//" || got[0].Raised {
-		t.Errorf("after the rules went: %+v", got)
+	const web, host, spool = "measured.broken.critical/web/", "measured.degraded.warning//", "measured.spool-loss.warning//"
+	look()
+	ours.Broken = "it does not start"
+	look()
+	degraded, lost = true, 11
+	look("+"+web, "+"+host, "+"+spool)
+	ours.Broken, degraded = "", false
+	look("-" + host)
+	look("-" + web)
+	for now < 101*time.Hour+metrics.Interval {
+		look()
+	}
+	if got := f.losses.seen; len(got) != 2 || got[0].lines != 5 || got[1].lines != 6 {
+		t.Errorf("within an hour were lost %+v", got)
+	}
+	look("-" + spool) // the first five are longer ago
+	for range 2 {
+		look()
+	}
+	if got := f.losses.seen; len(got) != 0 {
+		t.Errorf("after an hour are kept %+v", got)
 	}
 }
 
 // TestBackupAge: a backup that appears is new and ages by the boot clock, whatever dates
 // say; a container without one is known to have none once the host has looked.
 func TestBackupAge(t *testing.T) {
-	var f facts
+	var f Facts
 	now, date := 100*time.Hour, time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
-	var c agent.Container
+	var c containers.Container
 	c.Name, c.Backups = "web", true
 	age := func() time.Duration {
-		for _, v := range f.values(now, date, []agent.Container{c}) {
+		for _, v := range f.Values(now, date, []containers.Container{c}) {
 			if v.Metric == metrics.BackupAge {
 				return time.Duration(v.Mean) * time.Second
 			}
@@ -169,10 +202,10 @@ func TestBackupAge(t *testing.T) {
 // TestBackupAgeOfOlderOnes: a backup that was there before is as old as its date, when one
 // that was newer was removed, and when it is found at a target; a new one at a target is new.
 func TestBackupAgeOfOlderOnes(t *testing.T) {
-	var f facts
+	var f Facts
 	now, date := 100*time.Hour, time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
 	start := date
-	var c agent.Container
+	var c containers.Container
 	c.Name, c.Backups = "web", true
 	for n, step := range []struct {
 		pass   time.Duration
@@ -196,7 +229,7 @@ func TestBackupAgeOfOlderOnes(t *testing.T) {
 		now, date = now+step.pass, date.Add(step.pass)
 		c.Backup, c.BackupNumber, c.BackupMS = step.backup, step.number, start.Add(step.made).UnixMilli()
 		got := time.Duration(-1)
-		for _, v := range f.values(now, date, []agent.Container{c}) {
+		for _, v := range f.Values(now, date, []containers.Container{c}) {
 			if v.Metric == metrics.BackupAge {
 				got = time.Duration(v.Mean) * time.Second
 			}
