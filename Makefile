@@ -155,12 +155,12 @@ vectors: ## Write the committed test vectors of the protocol again
 	go generate ./protocol/...
 
 bench: build ## Measure a fleet of the built programs; a table, and bench.json
-	CGO_ENABLED=0 $(BUILD) -o bin/ ./integration/cmd/bench ./integration/cmd/barerun
+	CGO_ENABLED=0 $(BUILD) -o bin/ ./integration/cmd/bench ./integration/cmd/barelease ./integration/cmd/barerun
 	CGO_ENABLED=1 $(BUILD) -o bin/ ./integration/cmd/barelxc
 	bin/bench
 
 strictbench: build ## The same, and fail if a figure misses its target
-	CGO_ENABLED=0 $(BUILD) -o bin/ ./integration/cmd/bench ./integration/cmd/barerun
+	CGO_ENABLED=0 $(BUILD) -o bin/ ./integration/cmd/bench ./integration/cmd/barelease ./integration/cmd/barerun
 	CGO_ENABLED=1 $(BUILD) -o bin/ ./integration/cmd/barelxc
 	bin/bench -strict
 

@@ -235,6 +235,7 @@ var allowed = []allowance{
 	{"cmd/hostler-lxc", []string{"lxc/helper", "runner/...", "golang.org/x/sys/..."}, nil, "the one program with cgo"},
 	{"integration/cmd/bench/bare", []string{"internal/sqldb"}, nil, "does the work of an order and nothing else, for comparison"},
 	{"integration/cmd/bench", []string{"certs", "coordinator/core", "coordinator/sqlstore", "golang.org/x/sync/...", "github.com/influxdata/influxdb-client-go/v2", "integration/cmd/bench/bare", "metrics", "metrics/influx", "placement", "protocol/...", "sim", "unique"}, []string{"database/sql/..."}, "measures the built programs from outside; floors, signatures and what is pure are measured inside, and a fleet of thousands is not let in one by one"},
+	{"integration/cmd/barelease", []string{"certs", "protocol", "protocol/san"}, nil, "what leases take that are checked and answered, and no more: a floor"},
 	{"integration/cmd/barelxc", []string{"github.com/lxc/go-lxc"}, nil, "what liblxc alone takes: a floor"},
 	{"integration/cmd/barerun", nil, nil, "the smallest honest supervisor: a floor"},
 	{"integration/cmd/lonely", []string{"guard", "internal/clock", "golang.org/x/sys/..."}, nil, "the first program of a machine that a test boots, and with the guard the only one"},

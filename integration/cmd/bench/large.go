@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"runtime"
 	"sync"
@@ -36,30 +37,57 @@ func (b large) measure(ctx context.Context) error {
 
 // leases measures what of one processor a coordinator takes while each of its hosts holds
 // unique work and sends leases, a third of what a grant is good for apart, and nothing else:
-// each has told what it has before, or the coordinator would ask for that every 10 s.
+// each has told what it has before, or the coordinator would ask for that every 10 s. The
+// floor is what the same hosts take of a program that checks and answers leases, and does
+// nothing else.
 func (b large) leases(ctx context.Context) error {
 	holds := func(f *fleet) { f.unique = true }
 	return thousand(b).ofMany(ctx, largeHosts, holds, func(f *fleet, s *swarmProcess) error {
 		fmt.Fprintln(b.talk, "measuring lease_cost_pct")
-		for _, line := range []string{"work", "beat 1", "rest " + leaseEvery.String()} {
-			if _, err := s.say(line); err != nil {
-				return err
-			}
-		}
-		before, _, err := cpu(f.coordinator)
+		cost, err := s.atRest(f.coordinator, "work", "beat 1")
 		if err != nil {
 			return err
 		}
-		if _, err := s.say("rest " + liveFor.String()); err != nil {
-			return err
-		}
-		after, _, err := cpu(f.coordinator)
+		address, err := freeAddress()
 		if err != nil {
 			return err
 		}
-		b.report.figures = append(b.report.figures, row{name: "lease_cost_pct", unit: "%", target: 10}.figure((after-before)/ms(liveFor)*100, floors{}))
+		bare, err := f.spawn("barelease", "barelease", address, f.path("coordinator/ca.pem"), f.path("swarm.json"))
+		if err != nil {
+			return err
+		}
+		if err := until(ctx, "barelease listens", func() bool {
+			c, err := net.Dial("tcp", address)
+			return err == nil && c.Close() == nil
+		}); err != nil {
+			return err
+		}
+		floor, err := s.atRest(bare.Process.Pid, "at "+address, "work")
+		if err != nil {
+			return fmt.Errorf("measuring the floor of lease_cost_pct: %w", err)
+		}
+		b.report.figures = append(b.report.figures, row{name: "lease_cost_pct", unit: "%", target: 10, floor: func(floors) float64 { return floor }}.figure(cost, floors{}))
 		return nil
 	})
+}
+
+// atRest has the swarm do what some lines say, and then send leases alone. It returns what
+// percentage of one processor a process takes meanwhile.
+func (s *swarmProcess) atRest(pid int, first ...string) (float64, error) {
+	for _, line := range append(first, "rest "+leaseEvery.String()) {
+		if _, err := s.say(line); err != nil {
+			return 0, err
+		}
+	}
+	before, _, err := cpu(pid)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := s.say("rest " + liveFor.String()); err != nil {
+		return 0, err
+	}
+	after, _, err := cpu(pid)
+	return (after - before) / ms(liveFor) * 100, err
 }
 
 // live measures what a coordinator takes while its hosts live, and how long a change takes

@@ -65,7 +65,8 @@ const (
 // serveSwarm does with the hosts of a file what each line says that comes in, and answers
 // with the seconds that it took: "connect WINDOW" has all connect anew, each at its moment
 // of that time, "work" has them stay, "beat N" has those send N heartbeats each, "live
-// TIME" has them live so long as hosts do, and "rest TIME" has them send leases alone.
+// TIME" has them live so long as hosts do, and "rest TIME" has them send leases alone. "at
+// ADDRESS" has those leave, and names the broker of what follows.
 func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -97,6 +98,9 @@ func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Wri
 		switch verb, given, _ := strings.Cut(lines.Text(), " "); verb {
 		case "work":
 			err = s.work(ctx)
+		case "at":
+			s.dismiss()
+			s.Address = given
 		case "beat":
 			n, _ := strconv.Atoi(given) // of this program
 			took, err = s.beats(ctx, n)

@@ -171,6 +171,7 @@ func (s *swarm) dismiss() {
 		_ = w.conn.Close()
 	}
 	s.running.Wait()
+	s.workers, s.running = nil, nil
 }
 
 func (h *swarmHost) employ(ctx context.Context, address string, roots *x509.CertPool) (*worker, error) {
