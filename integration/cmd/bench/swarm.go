@@ -205,13 +205,14 @@ const (
 	mqttRetained  = 0x33 // a publish of QoS 1 that is retained
 	mqttSubscribe = 0x82
 	mqttSuback    = 0x90
-	// A clean session, a will of QoS 1 that is retained, a keep-alive of 60 s.
-	mqttFlags, mqttKeepAlive = 0x02 | 0x04 | 0x08 | 0x20, 60
+	// A clean session, a will of QoS 1 that is retained, and the longest keep-alive: who has
+	// connected first says nothing until the last of thousands has.
+	mqttFlags, mqttKeepAlive = 0x02 | 0x04 | 0x08 | 0x20, 600
 )
 
 func (h *swarmHost) talk(conn io.Writer, r *bufio.Reader, round int) (receipt protocol.Receipt, err error) {
 	hello := text(nil, "MQTT")
-	hello = append(hello, 4, mqttFlags, 0, mqttKeepAlive)
+	hello = append(hello, 4, mqttFlags, mqttKeepAlive>>8, mqttKeepAlive&0xff)
 	hello = text(text(text(hello, h.ID), h.Topic), string(h.Wills[round]))
 	if err := ask(conn, r, mqttConnect, hello, mqttConnack); err != nil {
 		return receipt, err
