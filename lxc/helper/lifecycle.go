@@ -110,7 +110,7 @@ func (h *host) launch(c *golxc.Container, argv []string, settings []setting) err
 	}
 	failpoint.After(failpoint.ContainerStarted)
 	// It runs, whether we come home or not; at worst an empty cgroup stays.
-	_ = home.comeBack()
+	h.astray = home.comeBack() != nil
 	if err != nil {
 		c.Wait(golxc.STOPPED, h.half())
 		return fmt.Errorf("%w%s", err, logTail(log))
