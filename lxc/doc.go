@@ -18,6 +18,10 @@
 // here: an agent that dies in the middle of an operation does not let a second
 // one begin before the first has ended.
 //
+// A helper that has started a container waits a moment for another start, which it then
+// does as if it had begun anew: after a reboot, all containers of a host are started, and
+// to execute a helper for each would take half as long as all that liblxc does.
+//
 // Commands inside containers are supervised by another mode of the same
 // program, see Runtime.Exec.
 //

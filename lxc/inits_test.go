@@ -62,6 +62,8 @@ type onlyInit struct{ asked int }
 
 func (h *onlyInit) operations() []container.Operation { return nil }
 
+func (h *onlyInit) close() {}
+
 func (h *onlyInit) file() (string, error) { return "/helper", nil }
 
 func (h *onlyInit) call(context.Context, string, wire.Request) (wire.Answer, error) {

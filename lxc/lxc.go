@@ -108,6 +108,8 @@ type helper interface {
 	file() (string, error)
 	// operations are those under way that change a container.
 	operations() []container.Operation
+	// close ends what waits for another call.
+	close()
 }
 
 // Runtime is LXC on this host. All methods may be called concurrently.
@@ -169,9 +171,12 @@ func (r *Runtime) Version(ctx context.Context) (string, error) {
 // Kind implements container.Runtime.
 func (r *Runtime) Kind() container.Kind { return container.KindLXC }
 
-// Close implements container.Runtime. There is nothing to end: each operation
-// waits for its own process, and Watch ends with its context.
-func (r *Runtime) Close() error { return nil }
+// Close implements container.Runtime. It ends the helpers that wait for another start: each
+// operation waits for its own process, and Watch ends with its context.
+func (r *Runtime) Close() error {
+	r.helper.close()
+	return nil
+}
 
 // Operations implements container.Busy.
 func (r *Runtime) Operations() []container.Operation {

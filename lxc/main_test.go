@@ -88,8 +88,10 @@ func brokenHelper(mode string) int {
 	case "busy":
 		fmt.Printf(`{"Version":%d,"Code":"busy","Reason":"container busy: another operation holds it"}`, wire.Version)
 		return 0
+	case "starter":
+		return starter()
 	case "echo":
-		req, err := wire.ReadRequest(os.Stdin)
+		req, err := wire.ReadRequest(bufio.NewReader(os.Stdin))
 		if err != nil {
 			return 1
 		}
@@ -97,4 +99,25 @@ func brokenHelper(mode string) int {
 		return 0
 	}
 	return 2
+}
+
+// starter starts whatever it is asked to, and tells its own number as that of the init. It
+// dies of "fatal", hangs in "slow", and is not fit for more after "last".
+func starter() int {
+	for requests := bufio.NewReader(os.Stdin); ; {
+		req, err := wire.ReadRequest(requests)
+		if err != nil {
+			return 0
+		}
+		switch req.Name {
+		case "fatal":
+			return brokenHelper("killed")
+		case "slow":
+			select {}
+		}
+		fmt.Printf(`{"Version":%d,"More":%t,"Infos":[{"Name":%q,"Kind":"lxc","State":"running","InitPID":%d}]}`+"\n", wire.Version, req.Name != "last", req.Name, os.Getpid())
+		if req.Name == "last" {
+			return 0
+		}
+	}
 }

@@ -58,6 +58,9 @@ type Rules struct {
 	// Partial tells that more is wanted than is known here: rules of the mark that are not
 	// wanted by it stay.
 	Partial bool
+	// Found remembers between calls that all was as it should be, so that the rules are not
+	// read again before somebody has changed any. nil: they are read each time.
+	Found *Found
 }
 
 // ErrNotIsolated: the rules that isolate a network could not be written. Bridges of isolated
@@ -133,6 +136,10 @@ func apply(r Rules) error {
 
 // write has the packet filter hold the rules.
 func (r Rules) write(all []wanted) error {
+	now, known := r.now(all)
+	if known {
+		return nil
+	}
 	c, err := nftables.New()
 	if err != nil {
 		return err
@@ -170,6 +177,7 @@ func (r Rules) write(all []wanted) error {
 		surplus, unguarded, foreign = nil, nil, true
 	}
 	if len(missing)+len(surplus) == 0 {
+		r.found(now)
 		return nil
 	}
 	for _, bridge := range unguarded {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -110,6 +111,52 @@ func TestApply(t *testing.T) {
 		if got := nft(t, "list", "tables"); strings.Contains(got, "inet hostler") {
 			t.Errorf("the table is left: %s", got)
 		}
+	})
+}
+
+// TestFound: what was found as it should be is made again when somebody has changed it, and
+// when something else is wanted.
+func TestFound(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		must(t, network.EnsureBridge(config))
+		other := web
+		other.Host = 8081
+		var found network.Found
+		apply := func(ports ...network.Port) {
+			r := rules("me", false, ports...)
+			r.Found = &found
+			must(t, network.Apply(r))
+		}
+		has := func(when string, ports ...string) {
+			t.Helper()
+			got := nft(t, "list", "ruleset")
+			for _, port := range []string{"8080", "8081"} {
+				if strings.Contains(got, "dport "+port) != slices.Contains(ports, port) {
+					t.Errorf("%s, for ports %q there is\n%s", when, ports, got)
+				}
+			}
+		}
+		for range 3 {
+			apply(web)
+			has("applied", "8080")
+		}
+		if found == (network.Found{}) {
+			t.Error("nothing was found")
+		}
+		nft(t, "flush", "ruleset")
+		apply(web)
+		has("flushed", "8080")
+		apply(web)
+		apply(web, other)
+		has("with another", "8080", "8081")
+		apply(web, other)
+		nft(t, "delete", "rule", "inet", "hostler", "prerouting", "handle", handleOf(t, "8081:80"))
+		apply(web, other)
+		if n := strings.Count(nft(t, "list", "ruleset"), "dport 8081"); n != 2 {
+			t.Errorf("a rule that was removed is back %d times of 2", n)
+		}
+		apply()
+		has("without any")
 	})
 }
 

@@ -58,6 +58,7 @@ type Bridges struct {
 	exposed []containers.Exposed
 	named   []containers.Named
 	told    bool // by the first Apply: these are all that there are
+	found   network.Found
 }
 
 // New returns the networks of a host. Nothing is made yet.
@@ -272,7 +273,7 @@ func sweepShapers() {
 }
 
 func (b *Bridges) apply() error {
-	r := network.Rules{Mark: b.mark, Partial: !b.told}
+	r := network.Rules{Mark: b.mark, Partial: !b.told, Found: &b.found}
 	device := make(map[string]string, len(b.nets))
 	for _, n := range b.nets {
 		s := network.Subnet{Bridge: n.Bridge, Network: n.IPv4, Network6: n.IPv6, NAT: b.nat, Isolated: n.Isolated}

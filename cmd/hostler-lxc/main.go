@@ -1,9 +1,10 @@
 //go:build linux && cgo
 
 // Hostler-lxc is the only program of Hostler that is linked to liblxc. The agent
-// runs it, one short-lived process per operation; people need not.
+// runs it, one short-lived process per operation, or for starts that follow each other;
+// people need not.
 //
-//	hostler-lxc probe|list|inspect|create|destroy|start|stop|debris   request on stdin, answer on stdout, both JSON
+//	hostler-lxc probe|list|inspect|create|destroy|start|stop|debris   request on stdin, answer on stdout, lines of JSON
 //	hostler-lxc supervise DIR|-                                       one command inside a container, by its run directory
 //	hostler-lxc may-start NAME lxc pre-start                          whether a unique container may be started now; liblxc runs it
 //	hostler-lxc version                                               the version of liblxc

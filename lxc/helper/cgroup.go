@@ -24,12 +24,8 @@ type home map[string]string
 // findHome returns the present place of this process.
 func findHome() (home, error) { return supervise.Cgroups("self") }
 
-// enter brings this process there, in all hierarchies in which it is elsewhere.
-func (h home) enter() error {
-	now, err := findHome()
-	if err != nil {
-		return err
-	}
+// enter brings this process there, in all hierarchies in which it is elsewhere now.
+func (h home) enter(now home) (err error) {
 	for hierarchy, dir := range h {
 		if now[hierarchy] != dir {
 			err = errors.Join(err, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0))
@@ -46,7 +42,7 @@ func (h home) comeBack() error {
 	if err != nil {
 		return err
 	}
-	if err := h.enter(); err != nil {
+	if err := h.enter(away); err != nil {
 		return err
 	}
 	for hierarchy, dir := range away {
@@ -69,6 +65,20 @@ func sweep(name string, now time.Time) {
 	for _, dir := range litter(name, now) {
 		removeEmpty(dir)
 	}
+}
+
+// taken reports whether any cgroup has the name that liblxc gives first to those of a
+// container. To look for that is cheaper than to read what is there of all containers.
+func taken(name string) bool {
+	place, err := supervise.Cgroups("1")
+	for _, dir := range place {
+		for _, kind := range []string{"lxc.monitor.", "lxc.payload."} {
+			if _, missing := os.Lstat(filepath.Join(strings.TrimSuffix(dir, "/init.scope"), kind+name)); missing == nil {
+				return true
+			}
+		}
+	}
+	return err != nil
 }
 
 // litter returns the cgroups of a stopped container that are old enough to be abandoned.

@@ -90,7 +90,7 @@ func TestComingHome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { h.enter() })
+	t.Cleanup(func() { h.comeBack() })
 	for name, shared := range map[string]bool{"alone": false, "shared": true} {
 		name = fmt.Sprintf("hlt-home-%d-%s", os.Getpid(), name)
 		away := makeCgroups(t, h, name)
@@ -99,7 +99,7 @@ func TestComingHome(t *testing.T) {
 			want = len(away)
 			lodger(t, away)
 		}
-		if err := away.enter(); err != nil {
+		if err := away.enter(h); err != nil {
 			t.Fatal(err)
 		}
 		if moved, err := os.ReadFile("/proc/self/cgroup"); err != nil || strings.Count(string(moved), name) != len(away) {
@@ -125,6 +125,9 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if taken(name) {
+		t.Error("a name without control groups is taken")
+	}
 	plain, numbered := makeCgroups(t, first, "lxc.monitor."+name), makeCgroups(t, first, "lxc.payload."+name+"-12")
 	deep := makeCgroups(t, first, filepath.Join("lxc.payload."+name+"-12", "init.scope"))
 	other := makeCgroups(t, first, "lxc.monitor."+name+"-x")
@@ -146,6 +149,9 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	sweep(name, time.Now())
+	if !taken(name) {
+		t.Error("a name with control groups is free")
+	}
 	check("young", nil, []home{plain, numbered, deep, other, used, below, empty})
 	later := time.Now().Add(2 * litterAge)
 	sweep(name, later)

@@ -4,9 +4,11 @@
 // # Operations
 //
 // Run reads one request (package lxc/internal/wire), does it and writes one
-// answer. Each call of the library uses a container object of its own, because
-// an object's methods wait for each other. Nothing is kept between operations:
-// what is remembered stands beside the container, in hostler.json.
+// answer. A process that has started a container does the next start as well, if it is
+// asked to: executing it and loading liblxc takes longer than what it does. Each call of
+// the library uses a container object of its own, because an object's methods wait for
+// each other. Nothing is kept between operations: what is remembered stands beside the
+// container, in hostler.json.
 //
 // # The record
 //
@@ -29,8 +31,9 @@
 // Every operation that changes a container holds an flock on a file named after
 // its CTID, or its name if it is foreign, from its first to its last step. The
 // lock belongs to this process, so it ends with the operation and not with the
-// agent that asked for it; and this process ends itself soon after the time it
-// was given, so that a hung operation does not keep the lock for ever.
+// agent that asked for it. The process ends after an operation that failed, and ends
+// itself soon after the time that one was given, so that a hung operation does not keep
+// the lock for ever.
 //
 // # Commands
 //

@@ -3,6 +3,7 @@
 package helper
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	golxc "github.com/lxc/go-lxc"
@@ -30,32 +32,53 @@ const (
 )
 
 // Run performs one operation: it reads a request from in and writes an answer
-// to out. An error means that there is no answer; every other failure is told
-// in the answer. The process must end after Run, and out must not be the
-// standard output that templates write to.
+// to out. Starts it performs for as long as each is seen to have brought the container to
+// run and there are requests. An error means that there is no answer; every other failure is
+// told in the answer. The process must end after Run, and out must not be the standard output
+// that templates write to.
 func Run(op string, in io.Reader, out io.Writer) error {
-	req, err := wire.ReadRequest(in)
-	if err != nil {
-		return err
+	// An operation may leave its thread unfit for others. The first one lives on as long as
+	// the process, so none is performed there.
+	runtime.LockOSThread()
+	requests := bufio.NewReader(in)
+	for first := true; ; first = false {
+		req, err := wire.ReadRequest(requests)
+		if err == io.EOF && !first {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if req.Timeout <= 0 {
+			return fmt.Errorf("timeout %v is not positive", req.Timeout)
+		}
+		answer := perform(op, req)
+		raw, err := json.Marshal(answer)
+		if err != nil {
+			return fmt.Errorf("encoding answer: %w", err)
+		}
+		if _, err := out.Write(append(raw, '\n')); err != nil || !answer.More {
+			return err
+		}
 	}
-	if req.Timeout <= 0 {
-		return fmt.Errorf("timeout %v is not positive", req.Timeout)
-	}
+}
+
+// perform performs one operation.
+func perform(op string, req wire.Request) (answer wire.Answer) {
 	end := time.AfterFunc(req.Timeout+overtime, endSelf)
 	defer end.Stop()
-
-	restoreFileLimit()
-	answer, err := dispatch(op, req)
-	if err != nil {
-		answer = wire.Fail(err)
-	}
-	answer.Version = wire.Version
-	raw, err := json.Marshal(answer)
-	if err != nil {
-		return fmt.Errorf("encoding answer: %w", err)
-	}
-	_, err = out.Write(raw)
-	return err
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		restoreFileLimit()
+		var err error
+		if answer, err = dispatch(op, req); err != nil {
+			answer = wire.Fail(err)
+		}
+		answer.Version = wire.Version
+	}()
+	<-done
+	return answer
 }
 
 // endSelf kills this process and, if it leads a process group, all of it:
@@ -131,7 +154,9 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 	case wire.OpUnfreeze:
 		return h.seenAfter(req.Name, freezing{h}.thaw(req.Name))
 	case wire.OpStart:
-		return h.seenAfter(req.Name, h.startContainer(req.Name, req.Terms))
+		answer, err := h.seenAfter(req.Name, h.startContainer(req.Name, req.Terms))
+		answer.More = !h.astray && len(answer.Infos) == 1 && answer.Infos[0].State == container.StateRunning
+		return answer, err
 	case wire.OpStop:
 		return h.seenAfter(req.Name, h.stopContainer(req.Name, req.Grace))
 	}
@@ -144,6 +169,7 @@ type host struct {
 	trees    string // directory of the files that they share
 	share    bool   // new ones share files
 	parted   bool   // this thread has a table of mounts of its own
+	astray   bool   // this process is not in the control groups that it was in
 	locks    string // directory of the locks
 	program  string // path of the helper
 	ids      container.IDRange

@@ -169,8 +169,8 @@ func TestAddresses(t *testing.T) {
 func TestRunRefuses(t *testing.T) {
 	for name, raw := range map[string]string{
 		"no request": ``,
-		"no timeout": `{"Version":10,"LXCPath":"/x","LockDir":"/y"}`,
-		"a shell":    `{"Version":10,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Shell":"sh"}`,
+		"no timeout": `{"Version":11,"LXCPath":"/x","LockDir":"/y"}`,
+		"a shell":    `{"Version":11,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Shell":"sh"}`,
 	} {
 		var out strings.Builder
 		if err := Run(wire.OpList, strings.NewReader(raw), &out); err == nil || out.Len() > 0 {
@@ -178,10 +178,10 @@ func TestRunRefuses(t *testing.T) {
 		}
 	}
 	for op, raw := range map[string]string{
-		wire.OpStart:  `{"Version":10,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Name":"../x"}`,
-		wire.OpList:   `{"Version":10,"LXCPath":"relative","LockDir":"/y","Timeout":1000000000}`,
-		wire.OpCreate: `{"Version":10,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000}`,
-		"frobnicate":  `{"Version":10,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Name":"web"}`,
+		wire.OpStart:  `{"Version":11,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Name":"../x"}`,
+		wire.OpList:   `{"Version":11,"LXCPath":"relative","LockDir":"/y","Timeout":1000000000}`,
+		wire.OpCreate: `{"Version":11,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000}`,
+		"frobnicate":  `{"Version":11,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Name":"web"}`,
 	} {
 		var out strings.Builder
 		if err := Run(op, strings.NewReader(raw), &out); err != nil {

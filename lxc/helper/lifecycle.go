@@ -99,7 +99,9 @@ func (h *host) launch(c *golxc.Container, argv []string, settings []setting) err
 	if err := c.WantCloseAllFds(true); err != nil {
 		return err
 	}
-	sweep(c.Name(), time.Now())
+	if taken(c.Name()) {
+		sweep(c.Name(), time.Now())
+	}
 	failpoint.Before(failpoint.ContainerStarted)
 	if len(argv) > 0 {
 		err = startCommand(c.Name(), h.path, append(settings, setting{"lxc.log.file", log}, setting{"lxc.log.level", "ERROR"}), argv)
@@ -108,7 +110,7 @@ func (h *host) launch(c *golxc.Container, argv []string, settings []setting) err
 	}
 	failpoint.After(failpoint.ContainerStarted)
 	// It runs, whether we come home or not; at worst an empty cgroup stays.
-	_ = home.comeBack()
+	h.astray = home.comeBack() != nil
 	if err != nil {
 		c.Wait(golxc.STOPPED, h.half())
 		return fmt.Errorf("%w%s", err, logTail(log))

@@ -133,11 +133,10 @@ func (h *host) seenAfter(name string, err error) (wire.Answer, error) {
 	if err != nil {
 		return wire.Answer{}, err
 	}
-	info, err := h.inspect(name, h.half())
-	if err != nil {
-		return wire.Answer{}, nil
+	for info := range h.ask([]string{name}, h.half()) {
+		return wire.Answer{Infos: []container.Info{info}}, nil
 	}
-	return wire.Answer{Infos: []container.Info{info}}, nil
+	return wire.Answer{}, nil
 }
 
 // describe asks liblxc; zero if the container has gone meanwhile.

@@ -146,7 +146,7 @@ func (h sharing) merge(dir string, r record) (end func() error, err error) {
 		return func() error { return nil }, nil
 	}
 	if !h.parted {
-		runtime.LockOSThread() // until this process ends
+		runtime.LockOSThread() // for good: it ends with this operation
 		if err := layers.Part(); err != nil {
 			return nil, err
 		}

@@ -39,7 +39,18 @@ func cgroups(pid string, wanted func(controllers string) bool) (map[string]strin
 	if err != nil {
 		return nil, err
 	}
-	return parseCgroups(b, mounts, wanted), nil
+	return parseCgroups(b, cgroupMounts(mounts), wanted), nil
+}
+
+// cgroupMounts returns the lines of mountinfo that may be of control groups. A host has many
+// others, and each hierarchy looks through all lines.
+func cgroupMounts(mountinfo []byte) (lines []byte) {
+	for line := range bytes.Lines(mountinfo) {
+		if bytes.Contains(line, []byte(" - cgroup")) {
+			lines = append(lines, line...)
+		}
+	}
+	return lines
 }
 
 func parseCgroups(membership, mounts []byte, wanted func(controllers string) bool) map[string]string {
@@ -105,5 +116,8 @@ func hasAll(list, words string) bool {
 
 // unescape decodes the octal escapes of mountinfo (space, tab, newline, backslash).
 func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"strings"
@@ -13,18 +14,18 @@ import (
 // the version, and is taken as the same again.
 func FuzzWire(f *testing.F) {
 	for _, seed := range []string{
-		`{"Version":10}`, `{"Version":1}`, `{"Version":10,"Code":"failed","Reason":"no"}`, `{"Version":10,"LXCPath":"/var/lib/lxc","Timeout":1000}`,
-		`{"Version":10,"Infos":[{"Name":"web","State":"running"}]}`, `{"version":1,"VERSION":2}`, `null`, `[]`, `{"Version":10}{}`, strings.Repeat("[", 1000),
+		`{"Version":11}`, `{"Version":1}`, `{"Version":11,"Code":"failed","Reason":"no"}`, `{"Version":11,"LXCPath":"/var/lib/lxc","Timeout":1000}`,
+		`{"Version":11,"Infos":[{"Name":"web","State":"running"}]}`, `{"version":1,"VERSION":2}`, `null`, `[]`, `{"Version":11}{}`, strings.Repeat("[", 1000),
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if r, err := wire.ReadRequest(bytes.NewReader(raw)); err == nil {
+		if r, err := wire.ReadRequest(bufio.NewReader(bytes.NewReader(raw))); err == nil {
 			again, err := json.Marshal(r)
 			if err != nil || r.Version != wire.Version {
 				t.Fatalf("%q is taken as a request of version %d: %v", raw, r.Version, err)
 			}
-			r2, err := wire.ReadRequest(bytes.NewReader(again))
+			r2, err := wire.ReadRequest(bufio.NewReader(bytes.NewReader(again)))
 			if err != nil {
 				t.Fatalf("%q is taken, and not as %q: %s", raw, again, err)
 			}

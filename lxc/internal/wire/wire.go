@@ -1,12 +1,13 @@
 // Package wire is what package lxc and the program hostler-lxc say to each
-// other: one request on the helper's standard input, one answer on its standard
-// output, both JSON, both strict and bounded.
+// other: requests on the helper's standard input, and an answer to each on its
+// standard output, all of them lines of JSON, strict and bounded.
 //
 // The two sides ship in different packages and may be of different ages for
 // the length of an upgrade, so both carry Version and refuse any other.
 package wire
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,8 @@ import (
 //	8 (2026-11): adopt, disown
 //	9 (2026-11): unique containers, which are started on terms; upgrade, exchange, exchangeback, endupgrade
 //	10 (2026-11): containers that share the files of their image
-const Version = 10
+//	11 (2026-11): a helper may start several containers, one after another
+const Version = 11
 
 // SnapshotDir is where the snapshots of a container are, in its directory.
 const SnapshotDir = "snapshots"
@@ -123,6 +125,9 @@ func (r *Request) Subject() string {
 // Answer tells how an operation ended.
 type Answer struct {
 	Version int
+	// More tells that the helper waits for another request of the same operation. If not, it
+	// ends.
+	More bool `json:",omitzero"`
 	// Code is empty on success.
 	Code Code `json:",omitzero"`
 	// Reason is for people; never empty when Code is set.
@@ -197,11 +202,21 @@ func errVersion(got int) error {
 		container.ErrUnsupported, got, Version)
 }
 
-// ReadRequest decodes the one request of r.
-func ReadRequest(r io.Reader) (Request, error) {
-	raw, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
-	if err != nil {
-		return Request{}, fmt.Errorf("reading request: %w", err)
+// ReadRequest decodes the next request of r. io.EOF tells that there is none.
+func ReadRequest(r *bufio.Reader) (Request, error) {
+	var raw []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		raw = append(raw, part...)
+		if err == nil || err == io.EOF && len(raw) > 0 || len(raw) > MaxSize {
+			break
+		}
+		if err == io.EOF {
+			return Request{}, err
+		}
+		if err != bufio.ErrBufferFull {
+			return Request{}, fmt.Errorf("reading request: %w", err)
+		}
 	}
 	var req Request
 	if err := decode(raw, &req); err != nil {
@@ -210,7 +225,7 @@ func ReadRequest(r io.Reader) (Request, error) {
 	return req, nil
 }
 
-// DecodeAnswer decodes the one answer in raw.
+// DecodeAnswer decodes the answer in raw.
 func DecodeAnswer(raw []byte) (Answer, error) {
 	var a Answer
 	if err := decode(raw, &a); err != nil {

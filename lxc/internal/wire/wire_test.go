@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ func TestRequestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := wire.ReadRequest(strings.NewReader(string(raw)))
+	got, err := wire.ReadRequest(bufio.NewReader(strings.NewReader(string(raw))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,25 +42,25 @@ func TestStrict(t *testing.T) {
 	for name, raw := range map[string]string{
 		"empty":           ``,
 		"no version":      `{"LXCPath":"/x"}`,
-		"unknown field":   `{"Version":9,"Shell":"sh"}`,
-		"two values":      `{"Version":9}{"Version":9}`,
-		"invalid state":   `{"Version":9,"Infos":[{"State":"asleep"}]}`,
-		"unknown code":    `{"Version":9,"Code":"odd","Reason":"x"}`,
-		"without reason":  `{"Version":9,"Code":"failed"}`,
-		"larger than cap": `{"Version":9,"Reason":"` + strings.Repeat("x", wire.MaxSize) + `"}`,
+		"unknown field":   `{"Version":11,"Shell":"sh"}`,
+		"two values":      `{"Version":11}{"Version":11}`,
+		"invalid state":   `{"Version":11,"Infos":[{"State":"asleep"}]}`,
+		"unknown code":    `{"Version":11,"Code":"odd","Reason":"x"}`,
+		"without reason":  `{"Version":11,"Code":"failed"}`,
+		"larger than cap": `{"Version":11,"Reason":"` + strings.Repeat("x", wire.MaxSize) + `"}`,
 	} {
 		if _, err := wire.DecodeAnswer([]byte(raw)); err == nil {
 			t.Errorf("%s: answer accepted", name)
 		}
 	}
-	if _, err := wire.ReadRequest(strings.NewReader(strings.Repeat(" ", wire.MaxSize) + `{"Version":9}`)); err == nil {
+	if _, err := wire.ReadRequest(bufio.NewReader(strings.NewReader(strings.Repeat(" ", wire.MaxSize) + `{"Version":11}`))); err == nil {
 		t.Error("a request above the cap was accepted")
 	}
 }
 
 func TestOtherVersionIsUnsupported(t *testing.T) {
 	// A later version may add fields: it is the version that must be named.
-	_, err := wire.DecodeAnswer([]byte(`{"Version":11,"New":{}}`))
+	_, err := wire.DecodeAnswer([]byte(`{"Version":12,"New":{}}`))
 	if !errors.Is(err, container.ErrUnsupported) {
 		t.Errorf("got %v, want ErrUnsupported", err)
 	}
