@@ -25,6 +25,7 @@ func TestVerbs(t *testing.T) {
 		h.local(t, "ct", "--local", "unfreeze", name).exits(t, 0)
 		w.must(t, "ct", "unfreeze", at)
 		w.must(t, "exec", at, "--", "true")
+		w.cli(t, "ct", "rename", at, "other").exits(t, 1, "it is running; stop it first")
 		w.must(t, "ct", "stop", at, "--grace", "1s")
 		w.cli(t, "ct", "freeze", at).exits(t, 1, "not running")
 		w.must(t, "ct", "start", at)
