@@ -240,6 +240,9 @@ func Remembered(ctx context.Context, a *Agent, name string) (containers.Details,
 		}
 		return d, nil
 	})
+	if err == nil && d.Digest == "" {
+		d.Digest = digestOf(ctx, a.cfg.Runtimes, d.Runtime, name)
+	}
 	if err != nil || d.InitPID == 0 || a.cfg.Limiter == nil {
 		return d, nil, err
 	}
@@ -248,6 +251,18 @@ func Remembered(ctx context.Context, a *Agent, name string) (containers.Details,
 		return d, nil, nil // it has ended just now
 	}
 	return d, effective, nil
+}
+
+// digestOf is the digest of the image that a container is made of; none of a template, and
+// none while the runtime does not tell.
+func digestOf(ctx context.Context, runtimes []container.Runtime, kind, name string) string {
+	for _, r := range runtimes {
+		if string(r.Kind()) == kind {
+			info, _ := r.Inspect(ctx, name) // what is asked for is told without it, too
+			return info.Digest
+		}
+	}
+	return ""
 }
 
 // Metrics are counters since New and the newest gauges.

@@ -49,6 +49,7 @@ type ContainerDetails struct {
 	Runtime string `json:"runtime"`
 	// What it was made with.
 	Image    string   `json:"image"`
+	Digest   string   `json:"digest,omitempty"`   // of the image's manifest; none of a template
 	Hostname string   `json:"hostname,omitempty"` // none if it goes by its name
 	Network  string   `json:"network,omitempty"`  // that it is attached to; none: the first one of the host
 	Env      []string `json:"env,omitempty"`      // each NAME=VALUE, beside those of its image

@@ -14,7 +14,7 @@ import (
 func TestApply(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	_, s := w.addPodmanHost(t, "edge-01")
+	h, s := w.addPodmanHost(t, "edge-01")
 	s.Image(t, "localhost/talker:1", `CMD ["/bin/sh","-c","sleep 1000000"]`, "STOPSIGNAL SIGKILL")
 	path := filepath.Join(t.TempDir(), "web.yaml")
 	write := func(old ...string) {
@@ -43,6 +43,17 @@ containers:
 	w.container(t, "edge-01/pod", "runs", func(c ct) bool { return c.State == "running" && c.Intended == "running" })
 	plan(0, "edge-01,pod,unchanged,\nedge-01,lxc,unchanged,\n")
 	w.must(t, "ct", "apply", "-f", path, "--yes")
+	// On the host itself it is the same, but for containers of other hosts.
+	here := func(flags ...string) result {
+		return h.local(t, append([]string{"--local", "ct", "apply", "-f", path}, flags...)...)
+	}
+	here("--dry-run").exits(t, 0)
+	write("128MiB", "64MiB")
+	here("--dry-run").exits(t, 10)
+	here("--yes").exits(t, 0)
+	plan(0, "edge-01,pod,unchanged,\nedge-01,lxc,unchanged,\n")
+	write("host: edge-01, name: pod", "host: edge-02, name: pod")
+	here("--yes").exits(t, 2, "its own containers alone")
 	write("app: web", "tier: front", "memory: 128MiB, ", "", "hostname: shaped", "start: true")
 	plan(10, "edge-01,pod,change,\"label.app, label.tier=front, limit.memory\"\nedge-01,lxc,change,\"limit.memory, start\"\n")
 	w.must(t, "ct", "apply", "-f", path, "--yes")

@@ -47,6 +47,9 @@ func TestImages(t *testing.T) {
 	if out := w.must(t, "exec", "edge-01/web", "--", "cat", "/etc/motto"); out != "made of layers" {
 		t.Errorf("the container says %q", out)
 	}
+	if out := w.must(t, "ct", "config", "get", "edge-01/web", "digest"); out != img.Digest+"\n" {
+		t.Errorf("it is made of %q", out)
+	}
 	// It shares the files of the image, and they are there while it is stopped, too.
 	if out := w.must(t, "ct", "config", "get", "edge-01/web", "rootfs"); out != "overlay\n" {
 		t.Errorf("its root directory is %q", out)

@@ -64,6 +64,9 @@ func TestNetworks(t *testing.T) {
 			t.Errorf("the host, asking %s, is told %q", url, got)
 		}
 	}
+	if parts := show[[]api.NetworkPart](t, l.world, "net", "show", host+"/a"); len(parts) == 0 || parts[0].Owner != "a" {
+		t.Errorf("net show of a container tells %+v", parts)
+	}
 	count := func(kind, network string) (n int) {
 		t.Helper()
 		for _, p := range show[[]api.NetworkPart](t, l.world, "net", "show", host, network) {

@@ -25,6 +25,7 @@ func TestVerbs(t *testing.T) {
 		h.local(t, "ct", "--local", "unfreeze", name).exits(t, 0)
 		w.must(t, "ct", "unfreeze", at)
 		w.must(t, "exec", at, "--", "true")
+		w.cli(t, "ct", "rename", at, "other").exits(t, 1, "it is running; stop it first")
 		w.must(t, "ct", "stop", at, "--grace", "1s")
 		w.cli(t, "ct", "freeze", at).exits(t, 1, "not running")
 		w.must(t, "ct", "start", at)
@@ -58,13 +59,16 @@ func TestVerbs(t *testing.T) {
 	}
 	for _, name := range []string{"pod", "lxc"} {
 		at := "edge-01/" + name
+		if out := w.must(t, "ct", "limit", at); !strings.Contains(out, "RESOURCE ") {
+			t.Errorf("the limits of %s are no table:\n%s", name, out)
+		}
 		limits := func() string { return w.must(t, "ct", "limit", at, "-o", "csv", "--no-headers") }
 		w.must(t, "ct", "limit", at, "cpu=150%", "memory=256MiB", "pids=200", "net=10Mbit", "io=5MiB")
 		const set = "io,5MiB,5MiB\nmemory,256MiB,256MiB\nnet,10Mbit,10Mbit\n"
 		if got := limits(); !strings.Contains(got, "cpu,150%,150%\n") || !strings.Contains(got, set) || !strings.Contains(got, "pids,200,200\n") {
 			t.Errorf("the limits of %s are\n%s", name, got)
 		}
-		w.cli(t, "ct", "limit", at, "memory=4KiB").exits(t, 1, "below present use")
+		w.cli(t, "ct", "limit", at, "memory=4KiB").exits(t, 1, "below present use", "--force")
 		w.cli(t, "ct", "limit", at, "disk=5GiB").exits(t, 1, "unsupported")
 		w.must(t, "ct", "restart", at, "--grace", "1s")
 		h.local(t, "ct", "--local", "limit", name, "pids=none").exits(t, 0)

@@ -312,7 +312,7 @@ func ours(ctx context.Context, r *Runtime, name string) (details, error) {
 func (r *Runtime) stopped(ctx context.Context, name string) (details, error) {
 	d, err := ours(ctx, r, name)
 	if err == nil && d.info().State != container.StateStopped {
-		err = fmt.Errorf("%w: it is %s", container.ErrBusy, d.info().State)
+		err = fmt.Errorf("%w: it is %s; stop it first", container.ErrBusy, d.info().State)
 	}
 	return d, err
 }

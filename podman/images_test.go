@@ -48,6 +48,7 @@ func TestImages(t *testing.T) {
 	m := newMachine(t, registry)
 	name := registry + "/web:12"
 	m.service.Podman(t, "push", "--quiet", podmantest.Image, name)
+	digest := ""
 	has := func(want string) (found bool) {
 		t.Helper()
 		all, err := m.Images().List(t.Context())
@@ -56,7 +57,9 @@ func TestImages(t *testing.T) {
 		}
 		for _, i := range all {
 			for _, r := range i.References {
-				found = found || r == want && i.Bytes > 0 && len(i.Digest) > 60
+				if r == want && i.Bytes > 0 && len(i.Digest) > 60 {
+					found, digest = true, i.Digest
+				}
 			}
 		}
 		return found
@@ -74,6 +77,9 @@ func TestImages(t *testing.T) {
 	spec.Template = name
 	if err := m.Create(t.Context(), spec); err != nil {
 		t.Fatal(err)
+	}
+	if info, err := m.Inspect(t.Context(), spec.Name); err != nil || info.Digest != digest {
+		t.Errorf("it is made of %q, %v, want %q", info.Digest, err, digest)
 	}
 	m.service.Podman(t, "untag", podmantest.Image, podmantest.Image) // else it only loses a name
 	if err := m.Images().Remove(t.Context(), name); !errors.Is(err, container.ErrBusy) {

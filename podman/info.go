@@ -99,10 +99,9 @@ func networkOf(labels map[string]string) (n container.Network) {
 
 // details is a container as podman has it on request.
 type details struct {
-	ID            string `json:"Id"`
-	Name          string
-	Image         string
-	ImageName     string
+	ID   string `json:"Id"`
+	Name string
+	madeOf
 	OCIConfigPath string
 	OCIRuntime    string
 	StaticDir     string // of files that go with it
@@ -131,6 +130,9 @@ type details struct {
 	}
 }
 
+// madeOf is the image of a container: its id, its name, and the digest of its manifest.
+type madeOf struct{ Image, ImageName, ImageDigest string }
+
 // hostConfig is what podman was asked for when it made a container.
 type hostConfig struct {
 	AutoRemove    bool
@@ -155,6 +157,7 @@ func (d details) network() container.Network { return networkOf(d.Config.Labels)
 
 func (d details) info() container.Info {
 	i := infoOf(d.Name, d.State.Status, d.State.PID, d.Config.Labels)
+	i.Digest = d.ImageDigest
 	if i.CTID != "" && d.mark == nil {
 		return i
 	}

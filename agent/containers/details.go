@@ -18,15 +18,15 @@ type Details struct {
 	Ends     []queue.End // the newest last
 	Settings queue.Settings
 	Template string
-	Class    string
+	Digest   string         // of the image that it is made of, if the list of its runtime tells it
 	Epoch    protocol.Epoch // of a unique one that was started
-	Offline  string
 	Labels   []string
+	// Class and Offline are words of its contract.
+	Class, Offline string
 	// InitPID is its first process; 0 if it has none.
-	InitPID    int
-	Privileged bool
-	Shared     bool           // it shares the files of its image
-	Ports      []port.Mapping // of the host, that lead to it
+	InitPID            int
+	Privileged, Shared bool           // it shares the files of its image
+	Ports              []port.Mapping // of the host, that lead to it
 	// Snapshots has its snapshots, if its runtime makes any: the loop does not ask.
 	Snapshots func(context.Context) ([]container.Snapshot, error)
 }
@@ -38,7 +38,7 @@ func DetailsOf(c *Containers, name string) (Details, bool) {
 		if string(m.rec.Name) == name {
 			d := Details{
 				CTID: m.rec.CTID, Name: m.rec.Name, Runtime: m.rec.Runtime, Ends: slices.Clone(m.rec.Ends), Settings: m.rec.Settings, Ports: slices.Clone(m.rec.Settings.Ports),
-				Template: m.rec.Template, Class: m.rec.Class, Epoch: m.rec.Epoch, Offline: m.rec.Offline, Labels: m.rec.Labels, InitPID: m.info.InitPID, Privileged: m.info.Privileged, Shared: m.info.Shared,
+				Template: m.rec.Template, Digest: m.info.Digest, Class: m.rec.Class, Epoch: m.rec.Epoch, Offline: m.rec.Offline, Labels: m.rec.Labels, InitPID: m.info.InitPID, Privileged: m.info.Privileged, Shared: m.info.Shared,
 			}
 			if r, ok := c.runtime(m.rec.Runtime).(container.Snapshotter); ok {
 				d.Snapshots = func(ctx context.Context) ([]container.Snapshot, error) { return r.Snapshots(ctx, name) }

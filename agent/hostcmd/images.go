@@ -194,7 +194,8 @@ func referencesOf(p podman.Image) []string {
 }
 
 func pullImage(ctx context.Context, i *images, o imageOptions) error {
-	if i.podman == nil {
+	lxcAlone := !container.IsOCI(o.image) && !container.IsWord(o.image)
+	if i.podman == nil || i.lxc != nil && lxcAlone {
 		r, err := i.lxc.Pull(ctx, o.image, func(s string) { fmt.Fprintln(i.notes, s) })
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
 	"github.com/hostler-io/hostler/image"
+	"github.com/hostler-io/hostler/podman"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -76,6 +78,31 @@ func TestSigningIsForArchives(t *testing.T) {
 			cmd.SetErr(io.Discard)
 			if err := cmd.ExecuteContext(t.Context()); !errors.Is(err, want) {
 				t.Errorf("%s: %v, want %v", kind, err, want)
+			}
+		}
+	}
+}
+
+// TestPullGoesWhereItCan: an image that podman cannot have is one for LXC, without a word
+// about the runtime.
+func TestPullGoesWhereItCan(t *testing.T) {
+	c := hostcmd.Config{Podman: func(socket string) (*podman.Runtime, error) { return podman.New(podman.Config{Socket: socket}) }}
+	host := hostcmd.Host{Program: "agent", Podman: filepath.Join(t.TempDir(), "none.sock"), Images: hostcmd.ImageSetup{Dir: t.TempDir(), MaxBytes: 1}}
+	all, err := host.Printers([]container.Runtime{containertest.NewFake(container.KindLXC), containertest.NewFake(container.KindPodman)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reference, want := range map[string]error{"images:debian/12": image.ErrReference, "registry.example/debian:12": container.ErrUnavailable} {
+		argv := append(slices.Clone(all[protocol.KindImagePull][1:]), "--image="+reference)
+		for _, cmd := range c.Commands() {
+			if cmd.Name() != argv[0] {
+				continue
+			}
+			cmd.SetArgs(argv[1:])
+			cmd.SetOut(io.Discard)
+			cmd.SetErr(io.Discard)
+			if err := cmd.ExecuteContext(t.Context()); !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", reference, err, want)
 			}
 		}
 	}

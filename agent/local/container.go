@@ -53,7 +53,7 @@ func snapshotsOf(ctx context.Context, d containers.Details) (out []api.Container
 
 func detailsOf(d containers.Details, effective limit.Limits) api.ContainerDetails {
 	out := api.ContainerDetails{Name: string(d.Name), CTID: d.CTID.String(), Runtime: d.Runtime, Ends: []api.ContainerEnd{}, Limits: []api.ContainerLimit{}, Ports: []string{}, InitPID: d.InitPID,
-		Image: d.Template, Hostname: string(d.Settings.Hostname), Network: d.Settings.Network, Env: d.Settings.Env, Command: d.Settings.Command,
+		Image: d.Template, Digest: d.Digest, Hostname: string(d.Settings.Hostname), Network: d.Settings.Network, Env: d.Settings.Env, Command: d.Settings.Command,
 		Class: d.Class, Offline: d.Offline, Labels: slices.Concat([]string{}, d.Labels), Privileged: d.Privileged, Health: d.Settings.Health, Schedules: d.Settings.Schedules}
 	if d.Runtime == string(container.KindLXC) {
 		out.Rootfs = map[bool]string{true: "overlay", false: "copy"}[d.Shared]

@@ -157,7 +157,7 @@ func (g Group) Limit(limits limit.Limits, force bool) error {
 		}
 		if used, ok := g.use(r); ok && !force && value != limit.None {
 			if n, err := limit.Number(r, value); err == nil && n < used {
-				return fmt.Errorf("%w: it uses %d, and %s=%s is less", ErrBelowUse, used, r, value)
+				return fmt.Errorf("%w: it uses %d, and %s=%s is less; --force sets it all the same", ErrBelowUse, used, r, value)
 			}
 		}
 	}

@@ -3,8 +3,10 @@
 package cmdline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,16 +17,22 @@ import (
 )
 
 // NoCommand says that a command has none of this name below it. near is the path of the
-// command that was probably meant, if there is one.
+// command that was probably meant, if there is one: one that is looked for under this name,
+// one of nearly this name, or one that the whole program has under it.
 func NoCommand(cmd *cobra.Command, name string) (text, near string) {
 	var known []string
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
 			known = append(known, c.Name())
 		}
+		if slices.Contains(c.SuggestFor, name) {
+			near = c.Name()
+		}
 	}
-	if near = brief.Nearest(name, known); near != "" {
+	if near = cmp.Or(near, brief.Nearest(name, known)); near != "" {
 		near = cmd.CommandPath() + " " + near
+	} else if i := slices.IndexFunc(cmd.Root().Commands(), func(c *cobra.Command) bool { return c.IsAvailableCommand() && c.Name() == name }); i >= 0 {
+		near = cmd.Root().Commands()[i].CommandPath()
 	}
 	return fmt.Sprintf("%s has no command %q", cmd.CommandPath(), name), near
 }

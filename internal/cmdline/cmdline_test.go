@@ -22,7 +22,13 @@ func TestWords(t *testing.T) {
 		below.Flags().Uint("after", 0, "")
 		below.Flags().Bool("all", false, "")
 		below.Flags().Duration("since", 0, "")
-		root.AddCommand(below)
+		group := &cobra.Command{Use: "disk", Args: cobra.ArbitraryArgs, Run: func(cmd *cobra.Command, args []string) {
+			var near string
+			text, near = cmdline.NoCommand(cmd, args[0])
+			text += "; " + near
+		}}
+		group.AddCommand(&cobra.Command{Use: "rm", SuggestFor: []string{"destroy"}, Run: func(*cobra.Command, []string) {}})
+		root.AddCommand(below, group)
 		root.Args, root.Run = cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) {
 			var near string
 			text, near = cmdline.NoCommand(cmd, args[0])
@@ -43,6 +49,8 @@ func TestWords(t *testing.T) {
 	}{
 		{`prog has no command "shwo"; prog show`, []string{"shwo"}},
 		{`prog has no command "nope"; `, []string{"nope"}},
+		{`prog disk has no command "show"; prog show`, []string{"disk", "show"}},
+		{`prog disk has no command "destroy"; prog disk rm`, []string{"disk", "destroy"}},
 		{`prog show takes at least 1 argument, got none; usage: prog show NAME [flags]`, []string{"show"}},
 		{`prog show takes at most 2 arguments, got 3: ["a" "b" "c"]; usage: prog show NAME [flags]`, []string{"show", "a", "b", "c"}},
 		{"", []string{"show", "a", "b"}},

@@ -173,7 +173,7 @@ func newDiskLimit(root string, limits limit.Limits, force bool) (d diskLimit, er
 	case errors.Is(err, tree.ErrNoSubvolume):
 		return d, fmt.Errorf("%w: disk of this container cannot be limited, since its files are no subvolume of btrfs; only a container of LXC that is made on btrfs has one", container.ErrUnsupported)
 	case err == nil && d.most > 0 && used > d.most && !force:
-		return d, fmt.Errorf("%w: it uses %d, and disk=%s is less", cgroup.ErrBelowUse, used, value)
+		return d, fmt.Errorf("%w: it uses %d, and disk=%s is less; --force sets it all the same", cgroup.ErrBelowUse, used, value)
 	}
 	return d, err
 }

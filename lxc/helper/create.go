@@ -391,7 +391,7 @@ func (h *host) stopped(name string) error {
 	}
 	defer c.Release()
 	if state := stateOf(c.State()); state != container.StateStopped {
-		return fmt.Errorf("%w: it is %s", container.ErrBusy, state)
+		return fmt.Errorf("%w: it is %s; stop it first", container.ErrBusy, state)
 	}
 	return nil
 }

@@ -186,6 +186,8 @@ func checkKey(key string) error {
 		return nil
 	case strings.HasPrefix(key, limitKey) && key != limitKey, strings.HasPrefix(key, labelKey) && key != labelKey:
 		return nil
+	case key == "image":
+		return errors.New("another image comes by hostler ct upgrade, which keeps the rest")
 	case slices.Contains(fixed, first):
 		return fmt.Errorf("setting %.60q is fixed when a container is made; make the container anew", key)
 	}

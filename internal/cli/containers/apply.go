@@ -91,6 +91,8 @@ not name. Where the command, the variables or another fixed setting differ, the 
 made anew, and where the image differs, be upgraded (hostler ct upgrade): then nothing at
 all is done, and you decide.
 
+On a host itself, with --local, a manifest of that host alone is applied.
+
 With --dry-run only the plan is shown; the exit code is 10 if there is anything to do.`,
 		Example: "  hostler ct apply -f web.yaml --dry-run\n  hostler ct apply -f web.yaml --yes",
 	}
@@ -107,7 +109,10 @@ With --dry-run only the plan is shown; the exit code is 10 if there is anything 
 		if err != nil {
 			return err
 		}
-		r, err := a.Coordinator()
+		r, err := a.Connect()
+		if err == nil && r.Local {
+			err = onlyOf(cmd.Context(), r, wanted)
+		}
 		if err != nil {
 			return err
 		}
@@ -199,7 +204,7 @@ func (a *commands) plan(ctx context.Context, r *conn.Remote, wanted []manifest.C
 		case there[i].CTID == "":
 			return nil, &term.Failure{Code: term.ExitFailed, What: "cannot plan " + w.Where(), Why: "the container is foreign: Hostler leaves it alone", Next: "hostler ct adopt " + w.Where()}
 		default:
-			d, err := a.details(ctx, w.Where())
+			d, err := a.details(ctx, refOf(r, w.Host, w.Name).String())
 			if err == nil {
 				err = p.compare(w.Shape, there[i], d)
 			}
@@ -305,12 +310,13 @@ func portsTo(w manifest.Shape, d api.ContainerDetails) (opened, closed []string)
 	return opened, closed
 }
 
-// remedy is the command after which a manifest can be applied whose fixed settings differ.
-func (p *planned) remedy() string {
+// remedy is the command after which a manifest can be applied whose fixed settings differ
+// of this container.
+func (p *planned) remedy(of conn.Ref) string {
 	if image, ok := strings.CutPrefix(p.Details[0], "image="); ok && len(p.Details) == 1 {
-		return "hostler ct upgrade " + p.where() + " " + image + "    # keeps its volumes and settings"
+		return "hostler ct upgrade " + of.String() + " " + image + "    # keeps its volumes and settings"
 	}
-	return "hostler ct rm " + p.where() + "    # destroys what is in it"
+	return "hostler ct rm " + of.String() + "    # destroys what is in it"
 }
 
 // fixedDiffers lists what can only be changed by making a container anew, or of its image
@@ -414,7 +420,7 @@ func (a *commands) apply(ctx context.Context, r *conn.Remote, v *show.View, plan
 		switch {
 		case p.Plan == planRecreate:
 			anew = append(anew, p.where())
-			next = cmp.Or(next, p.remedy())
+			next = cmp.Or(next, p.remedy(refOf(r, p.Host, p.Name)))
 		case len(p.todo) > 0:
 			todo++
 			steps = max(steps, len(p.todo))
@@ -432,9 +438,52 @@ func (a *commands) apply(ctx context.Context, r *conn.Remote, v *show.View, plan
 	if err := a.Confirm(yes, fmt.Sprintf("Do this to %d of %d containers?", todo, len(plan))); err != nil {
 		return err
 	}
+	if r.Local {
+		return applyHere(ctx, a, r, v, plan)
+	}
 	for step := range steps {
 		if err := a.applyEach(ctx, r, v, plan, step); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// onlyOf refuses a manifest with containers of other hosts than the one that is asked.
+func onlyOf(ctx context.Context, r *conn.Remote, wanted []manifest.Container) error {
+	var s api.AgentStatus
+	if err := r.Get(ctx, "/status", nil, &s); err != nil {
+		return term.Cannot("ask which host this is", err)
+	}
+	for _, w := range wanted {
+		if w.Host != s.Host {
+			return &term.Failure{
+				Code: term.ExitUsage, What: "cannot plan " + w.Where(), Why: "without a coordinator the host " + s.Host + " changes its own containers alone",
+				Next: "hostler login ADDRESS --token-file FILE    # or a manifest of this host alone",
+			}
+		}
+	}
+	return nil
+}
+
+// refOf names a container of a manifest: to its host itself without the host.
+func refOf(r *conn.Remote, host, name string) conn.Ref {
+	if r.Local {
+		host = ""
+	}
+	return conn.Ref{Host: protocol.HostID(host), Name: name}
+}
+
+// applyHere does what a plan says on the host itself, one container after another. It ends
+// with what fails first; applied again, the rest is done.
+func applyHere(ctx context.Context, a *commands, r *conn.Remote, v *show.View, plan []planned) error {
+	c := &dispatch.Change{View: v}
+	for _, p := range plan {
+		for _, s := range p.todo {
+			name := refOf(r, p.Host, p.Name)
+			if err := a.Do(ctx, r, c, name, "apply the manifest to "+p.Name, "as the manifest says", s); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -30,6 +30,7 @@ const (
 	changeNow     = "at once"
 	changeStopped = "while it is stopped"
 	changeSet     = "by ct set"
+	changeImage   = "by ct upgrade"
 	changeFixed   = "make it anew"
 	changeLease   = "by its lease"
 )
@@ -41,8 +42,11 @@ func settingsOf(d api.ContainerDetails) []settingView {
 		hostname = changeFixed
 	}
 	all := []settingView{
-		{"class", d.Class, changeSet}, {"hostname", cmp.Or(d.Hostname, d.Name), hostname}, {"image", d.Image, changeFixed},
+		{"class", d.Class, changeSet}, {"hostname", cmp.Or(d.Hostname, d.Name), hostname}, {"image", d.Image, changeImage},
 		{"offline", d.Offline, changeSet}, {"privileged", fmt.Sprint(d.Privileged), changeFixed}, {"runtime", d.Runtime, changeFixed},
+	}
+	if d.Digest != "" {
+		all = append(all, settingView{"digest", d.Digest, changeImage})
 	}
 	if d.Rootfs != "" {
 		all = append(all, settingView{"rootfs", d.Rootfs, changeFixed})
@@ -102,8 +106,9 @@ func (a *commands) ctConfigListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls HOST/NAME", Short: "List the settings of a container", Args: term.Exactly(1),
 		Long: `Lists the settings of a container as its host has them, and when each can be changed:
-labels and limits at once, while it runs too, a host name while it is stopped, others
-by ct set; the rest is decided when it is made.`,
+labels and limits at once, while it runs too, a host name while it is stopped, the image
+by ct upgrade, others by ct set; the rest is decided when it is made. The digest is that
+of the image that the container is made of, whatever its name means by now.`,
 		Example: "  hostler ct config ls edge-01/web\n  hostler ct config ls edge-01/web -o json", ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}
 	v := show.ListFlags(cmd)
@@ -158,8 +163,8 @@ are in force at once and after every start; nothing is restarted.
   limit.RESOURCE=VALUE   a limit, as hostler ct limit takes it
   hostname=NAME          what a container of LXC calls itself, if it is stopped
 
-The image, the variables and the command are fixed when a container is
-made.`,
+The variables and the command are fixed when a container is made; another image comes
+by hostler ct upgrade.`,
 		Example: "  hostler ct config set edge-01/web label.tier=front limit.memory=512MiB\n  hostler ct config set edge-01/web limit.memory=64MiB --force",
 	}
 	var force bool

@@ -101,7 +101,7 @@ func (a *commands) ctListCommand() *cobra.Command {
 
 func (a *commands) ctShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "show HOST/NAME", Short: "Show a container", Args: term.Exactly(1),
+		Use: "show HOST/NAME", SuggestFor: []string{"info", "inspect"}, Short: "Show a container", Args: term.Exactly(1),
 		Example: "  hostler ct show edge-01/web\n  hostler ct show edge-01/web -o json | jq -r .address", ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}
 	v := show.ShowFlags(cmd)
@@ -336,7 +336,7 @@ func (a *commands) ctStopCommand() *cobra.Command {
 	var grace term.DurationFlag
 	var now bool
 	cmd := &cobra.Command{
-		Use: "stop {HOST/NAME | -l SELECTOR}", Short: "Stop a container, and keep it stopped",
+		Use: "stop {HOST/NAME | -l SELECTOR}", SuggestFor: []string{"kill"}, Short: "Stop a container, and keep it stopped",
 		Long: `Asks a container to shut down and kills it when --grace has passed. It stays stopped until it is started.
 
 A stop waits for earlier actions of the container. With --now it waits for nothing:
@@ -409,7 +409,7 @@ func (a *commands) ctResetCommand() *cobra.Command {
 func (a *commands) ctRemoveCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "rm HOST/NAME", Short: "Destroy a container with everything in it",
+		Use: "rm HOST/NAME", SuggestFor: []string{"destroy"}, Short: "Destroy a container with everything in it",
 		Long: "Stops a container and destroys it with its file system. This cannot be undone. Its volumes\nstay; see hostler volume.", Example: "  hostler ct rm edge-01/web --yes",
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")

@@ -42,6 +42,7 @@ processes of it then. A limit that a host cannot set is refused as unsupported.`
 	cmd.Flags().BoolVar(&force, "force", false, "also below what it uses now")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
+			c.View.One = false
 			return show.Items(cmd.Context(), a.UI, c.View, limitNoun(), func(ctx context.Context) ([]api.ContainerLimit, error) {
 				d, err := a.details(ctx, args[0])
 				return d.Limits, err

@@ -108,10 +108,10 @@ func (a *commands) pullCommand() *cobra.Command {
 		Long: `Fetches an image, also if the host has one of that name already: the registry may
 have a newer one. Existing containers keep theirs. A pull that was interrupted
 continues where it was. Creating a container pulls its image by itself.`,
-		Example: "  hostler image pull edge-01 registry.example/debian:12\n  hostler image pull edge-01 registry.example/debian:12 --runtime lxc", ValidArgsFunction: a.Completing(conn.HostNames),
+		Example: "  hostler image pull edge-01 registry.example/debian:12\n  hostler image pull edge-01 registry.example/debian:12 --runtime lxc\n  hostler image pull edge-01 images:debian/12", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	c := dispatch.ChangeFlags(cmd)
-	runtimeFlag(cmd, &runtime, "for lxc or podman (default podman, where there is podman)")
+	runtimeFlag(cmd, &runtime, "for lxc or podman (default podman, where there is podman and it can use the image)")
 	cmd.RunE = a.OnHost(1, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, rest []string) error {
 		return a.change(cmd, c, r, host, "pull "+rest[0], protocol.Spec{Kind: protocol.KindImagePull, Args: &protocol.ImagePullArgs{ImagePull: hostcmd.ImagePull{Image: rest[0], Runtime: runtime}, OutputOption: c.AnswerMode()}})
 	})

@@ -39,7 +39,7 @@ func (a *commands) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [HOST] NAME", Short: "Show the network parts of a bridge or a container", Args: term.AtMost(2),
 		Long:    `Shows the parts of one bridge or one container, as hostler net ls lists them.`,
-		Example: "  hostler net show edge-01 hostler0\n  hostler net show edge-01 web", ValidArgsFunction: a.Completing(conn.HostNames),
+		Example: "  hostler net show edge-01 hostler0\n  hostler net show edge-01/web", ValidArgsFunction: a.Completing(conn.AnyOf(conn.HostNames, conn.ContainerNames)),
 	}
 	return a.looking(cmd, 1, named)
 }
@@ -59,7 +59,7 @@ func named(all []api.NetworkPart, host protocol.HostID, args []string) ([]api.Ne
 // looking is a command that lists parts.
 func (a *commands) looking(cmd *cobra.Command, names int, choose func(all []api.NetworkPart, host protocol.HostID, args []string) ([]api.NetworkPart, error)) *cobra.Command {
 	v := show.ListFlags(cmd)
-	cmd.RunE = a.OnHost(names, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, rest []string) error {
+	look := a.OnHost(names, func(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, rest []string) error {
 		return show.Items(cmd.Context(), a.UI, v, noun(), func(ctx context.Context) ([]api.NetworkPart, error) {
 			all, err := a.ask(ctx, r, host, "list the networks", protocol.KindNetworkList)
 			if err != nil {
@@ -68,6 +68,12 @@ func (a *commands) looking(cmd *cobra.Command, names int, choose func(all []api.
 			return choose(all, host, rest)
 		})
 	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if host, name, ok := strings.Cut(strings.Join(args, " "), "/"); ok && len(args) == names { // a container, as other commands take it
+			args = []string{host, name}
+		}
+		return look(cmd, args)
+	}
 	return cmd
 }
 
