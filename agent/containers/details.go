@@ -25,7 +25,7 @@ type Details struct {
 	Class, Offline string
 	// InitPID is its first process; 0 if it has none.
 	InitPID            int
-	Privileged, Shared bool           // it shares the files of its image
+	Privileged, Shared bool           // Shared: it has files of its image together with others
 	Ports              []port.Mapping // of the host, that lead to it
 	// Snapshots has its snapshots, if its runtime makes any: the loop does not ask.
 	Snapshots func(context.Context) ([]container.Snapshot, error)
