@@ -308,7 +308,7 @@ type Info struct {
 	// Template the container was made from; empty if foreign.
 	Template string
 	// Digest of the image it was made from, such as sha256:…; empty if it was none, or
-	// nobody knows.
+	// nobody knows. A list may leave it out, if it costs a question for each container.
 	Digest string `json:",omitzero"`
 	// Privileged tells that root in the container is root of the host.
 	Privileged bool

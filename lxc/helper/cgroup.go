@@ -67,20 +67,6 @@ func sweep(name string, now time.Time) {
 	}
 }
 
-// taken reports whether any cgroup has the name that liblxc gives first to those of a
-// container. To look for that is cheaper than to read what is there of all containers.
-func taken(name string) bool {
-	place, err := supervise.Cgroups("1")
-	for _, dir := range place {
-		for _, kind := range []string{"lxc.monitor.", "lxc.payload."} {
-			if _, missing := os.Lstat(filepath.Join(strings.TrimSuffix(dir, "/init.scope"), kind+name)); missing == nil {
-				return true
-			}
-		}
-	}
-	return err != nil
-}
-
 // litter returns the cgroups of a stopped container that are old enough to be abandoned.
 func litter(name string, now time.Time) (dirs []string) {
 	// liblxc puts containers where the first process of the machine is.

@@ -99,9 +99,7 @@ func (h *host) launch(c *golxc.Container, argv []string, settings []setting) err
 	if err := c.WantCloseAllFds(true); err != nil {
 		return err
 	}
-	if taken(c.Name()) {
-		sweep(c.Name(), time.Now())
-	}
+	sweep(c.Name(), time.Now())
 	failpoint.Before(failpoint.ContainerStarted)
 	if len(argv) > 0 {
 		err = startCommand(c.Name(), h.path, append(settings, setting{"lxc.log.file", log}, setting{"lxc.log.level", "ERROR"}), argv)
