@@ -137,7 +137,7 @@ clocks: testbuild ## Move the clocks of the programs, and let each write of a da
 heavy: build ## What takes too long for every day
 	@bash packaging/deps heavy
 	go test -tags heavy -count=1 -timeout 60m ./...
-	go test -tags integration,heavy -count=1 -timeout 60m -run '^(TestNothingLeaks|TestManyKillsMidStream|TestRealUnkillable|TestHugeOutput|TestNetworkPushIsSlow|TestHostFillsALargerDisk|TestSessionsOutliveLongOutages|TestSessionsOutliveLongPartitions|TestCoordinatorFillsALargerDisk|TestManySmallCommandsOnASmallDisk|TestWatchdogResetsTheMachine|TestDrainOfTenWorkloads|TestLossThatDoesNotFit|TestUniqueOnAnOldDisk|TestTwentyOfTwentyOneHosts|TestThousandContainers)$$' ./integration
+	go test -tags integration,heavy -count=1 -timeout 60m -run '^(TestNothingLeaks|TestManyKillsMidStream|TestRealUnkillable|TestHugeOutput|TestNetworkPushIsSlow|TestHostFillsALargerDisk|TestSessionsOutliveLongOutages|TestSessionsOutliveLongPartitions|TestCoordinatorFillsALargerDisk|TestManySmallCommandsOnASmallDisk|TestWatchdogResetsTheMachine|TestDrainOfTenWorkloads|TestLossThatDoesNotFit|TestUniqueOnAnOldDisk|TestTwentyOfTwentyOneHosts|TestThousandContainers|TestDebootstrap)$$' ./integration
 
 chaos: build ## Play N=1000 schedules of faults from SEED=1 on and 100,000 in the simulator, then the built programs for FOR=5m
 	TMPDIR=/dev/shm go test -count=1 -timeout 60m ./internal/chaos -seed $(SEED) -seeds $(N)

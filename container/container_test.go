@@ -68,6 +68,18 @@ func TestCheckTemplate(t *testing.T) {
 	}
 }
 
+// TestIsOCI tells images that every runtime can use from those that LXC alone has.
+func TestIsOCI(t *testing.T) {
+	for template, want := range map[string]bool{
+		"debian:12": true, "registry.example:5000/a/b": true, "registry.example/a": true, "localhost/web:1": true, "busybox": false,
+		"images:debian/12": false, "file:/srv/a.tar": false, "https://site.example/a.tar": false, "debootstrap:bookworm": false, "debootstrap:": false,
+	} {
+		if container.IsOCI(template) != want {
+			t.Errorf("%s: %t", template, !want)
+		}
+	}
+}
+
 func validSpec() container.CreateSpec {
 	return container.CreateSpec{
 		Name: "web", CTID: ctid, Template: "busybox",

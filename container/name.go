@@ -120,14 +120,21 @@ func CheckTemplate(s string) error {
 }
 
 // IsOCI reports whether a template is an image of a registry, which every runtime can
-// use: no file, no address of a file, and none of an image server.
+// use: no file, no address of a file, and none of an image server or of packages.
 func IsOCI(template string) bool {
+	if strings.HasPrefix(template, Debootstrap) {
+		return false
+	}
 	word, rest, named := strings.Cut(template, ":")
 	if !named || !IsWord(word) || rest == "" {
 		return !IsWord(template)
 	}
 	return isDigit(rest[0]) || !strings.Contains(rest, "/") // a port, or a tag
 }
+
+// Debootstrap is what references of images begin with that are made of the packages of
+// Debian; the name of a release follows.
+const Debootstrap = "debootstrap:"
 
 // IsWord reports whether a template is a word: it names no image.
 func IsWord(template string) bool { return !strings.ContainsAny(template, ".:/@") }

@@ -6,11 +6,13 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/image/debootstrap"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -26,7 +28,9 @@ type origin struct {
 	alias, version string
 	file           string   // a path of this host
 	url            *url.URL // of a file
-	sum            *protocol.Digest
+	// suite is a release of Debian, and mirror the URL of its packages.
+	suite, mirror string
+	sum           *protocol.Digest
 }
 
 // place is who is asked.
@@ -46,7 +50,7 @@ func (o *origin) place() string {
 var serverName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
 func isServerName(s string) bool {
-	return serverName.MatchString(s) && s != "file" && s != "http" && s != "https" && s != "localhost"
+	return serverName.MatchString(s) && !slices.Contains([]string{"file", "http", "https", "localhost", "debootstrap"}, s)
 }
 
 // where reads a reference.
@@ -59,6 +63,16 @@ func (r *Registries) where(reference string) (o origin, err error) {
 		}
 		o.key = container.LocalImage + strings.TrimPrefix(parsed.Name(), "host.local/")
 		return o, nil
+	}
+	if suite, ok := strings.CutPrefix(reference, container.Debootstrap); ok {
+		o.suite, o.mirror = suite, r.Debootstrap
+		switch {
+		case !debootstrap.IsSuite(suite):
+			err = fmt.Errorf("%w: %.100q is no release of Debian: write it as %sbookworm", ErrReference, suite, container.Debootstrap)
+		case r.Debootstrap == "":
+			err = fmt.Errorf("%w: %w: this host makes no images of packages; its images.debootstrap names no mirror", container.ErrUnsupported, ErrReference)
+		}
+		return o, err
 	}
 	if container.IsOCI(reference) || container.IsWord(reference) {
 		if o.ref, err = parse(reference); err == nil {

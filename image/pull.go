@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hostler-io/hostler/image/debootstrap"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
@@ -37,6 +38,8 @@ func (s *Store) pull(ctx context.Context, w wish) (r Record, err error) {
 		switch {
 		case w.from.server != nil:
 			r, err = s.fromServer(ctx, parts, w)
+		case w.from.suite != "":
+			r, err = s.fromPackages(ctx, parts, w)
 		case w.from.url != nil:
 			r, err = s.fromURL(ctx, parts, w)
 		default:
@@ -186,8 +189,11 @@ func unpulled(reference, registry string, all, err error) error {
 	hint := "ask for it again, which goes on where this came to"
 	said := err.Error()
 	refused, answered := errors.AsType[*transport.Error](err)
+	unmade, packages := errors.AsType[*debootstrap.Error](err)
 	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
 	switch {
+	case packages:
+		hint = unmade.Hint
 	case errors.Is(err, ErrImage):
 		hint = "choose another image"
 	case errors.Is(err, blob.ErrSpace):

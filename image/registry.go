@@ -38,6 +38,9 @@ type Registries struct {
 	// Logins are what registries and mirrors are shown: REGISTRY=FILE, where the file
 	// holds USER:PASSWORD.
 	Logins []string
+	// Debootstrap is the URL of a mirror of Debian, of whose packages images are made; empty
+	// is none.
+	Debootstrap string
 }
 
 // maxLogin bounds the file of a login, in bytes.
@@ -87,6 +90,9 @@ func (r Registries) Check() error {
 		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || !isServerName(of) {
 			return fmt.Errorf("images.servers: %q is no NAME=URL such as images=https://images.example", s)
 		}
+	}
+	if u, err := url.Parse(r.Debootstrap); err != nil || r.Debootstrap != "" && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.String() != r.Debootstrap) {
+		return fmt.Errorf("images.debootstrap: %q is no URL such as http://deb.debian.org/debian", r.Debootstrap)
 	}
 	if u, err := url.Parse(r.Proxy); err != nil || r.Proxy != "" && u.Host == "" {
 		return fmt.Errorf("images.proxy: %q is no URL such as http://proxy.example:3128", r.Proxy)

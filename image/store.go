@@ -397,7 +397,7 @@ const (
 
 // sweep removes the parts that no image has: of those that are gone at once, and of pulls
 // that were cut short when nothing came for as long as left says. It also removes what
-// readers have left that were killed.
+// readers and makers of root directories have left that were killed.
 func (s *Store) sweep(parts *blob.Store, left time.Duration, gone ...Record) (freed int64, err error) {
 	all, err := s.List()
 	if err != nil {
@@ -431,7 +431,7 @@ func (s *Store) sweep(parts *blob.Store, left time.Duration, gone ...Record) (fr
 	}
 	sweep(soon, func(d protocol.Digest) bool { return had[d] })
 	readers, e := os.ReadDir(s.reading())
-	err = errors.Join(err, e)
+	err = errors.Join(err, e, os.RemoveAll(s.building())) // nobody is making one
 	for _, r := range readers {
 		if i, e := r.Info(); e == nil && time.Since(i.ModTime()) > readTime {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(s.reading(), r.Name())))

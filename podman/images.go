@@ -50,6 +50,9 @@ func (i Images) List(ctx context.Context) ([]Image, error) {
 
 // Pull fetches an image although podman may have one of that name.
 func (i Images) Pull(ctx context.Context, reference string) error {
+	if err := usable(reference); err != nil {
+		return err
+	}
 	body, err := i.api.open(ctx, http.MethodPost, "/images/pull", url.Values{"reference": {reference}, "policy": {"always"}}, nil)
 	if err != nil {
 		return unpulled(reference, err)

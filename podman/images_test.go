@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,11 @@ func TestImages(t *testing.T) {
 	}
 	if err := m.Images().Pull(t.Context(), registry+"/none:1"); err == nil {
 		t.Error("what is not there was pulled")
+	}
+	for _, lxcs := range []string{"images:debian/12", "debootstrap:bookworm"} {
+		if err := m.Images().Pull(t.Context(), lxcs); !errors.Is(err, container.ErrUnsupported) || !strings.Contains(err.Error(), "use LXC") {
+			t.Errorf("%s: %v", lxcs, err)
+		}
 	}
 	spec := m.specs()
 	spec.Template = name

@@ -27,8 +27,8 @@ func (i Images) fetched(ctx context.Context, name, pull string) (string, error) 
 
 // here is fetched of an image that is not to be pulled; empty if it is.
 func (i Images) here(ctx context.Context, name, pull string) (string, error) {
-	if !container.IsOCI(name) && !container.IsWord(name) {
-		return "", fmt.Errorf("%w: podman makes containers of images of registries alone, and %s is none; use LXC", container.ErrUnsupported, name)
+	if err := usable(name); err != nil {
+		return "", err
 	}
 	if pull == container.PullAlways && !container.IsLocalImage(name) {
 		return "", nil
@@ -43,6 +43,14 @@ func (i Images) here(ctx context.Context, name, pull string) (string, error) {
 		return "", fmt.Errorf("%w: this host does not have the image %s, and may not fetch it for this container", container.ErrNotFound, name)
 	}
 	return "", nil
+}
+
+// usable refuses images that are of no registry.
+func usable(name string) error {
+	if !container.IsOCI(name) && !container.IsWord(name) {
+		return fmt.Errorf("%w: podman makes containers of images of registries alone, and %s is none; use LXC", container.ErrUnsupported, name)
+	}
+	return nil
 }
 
 // fetch has podman pull an image.

@@ -95,14 +95,15 @@ type podmanConfig struct {
 }
 
 type imagesConfig struct {
-	Insecure []string `toml:"insecure" takes:"reload" does:"Registries and other servers, each HOST[:PORT], that may be asked for images of LXC containers without TLS. What they send is still held against its digests. Podman has settings of its own for this and for mirrors, in registries.conf."`
-	Mirrors  []string `toml:"mirrors" takes:"reload" does:"Where images of LXC containers are asked for first, each REGISTRY=MIRROR, for example \"docker.io=mirror.example:5000\". Where a mirror has nothing, the next one is asked, and at last the registry."`
-	Proxy    string   `toml:"proxy" takes:"reload" default:"HTTPS_PROXY of the agent's environment" does:"The URL of the proxy by which registries are reached."`
-	Servers  []string `toml:"servers" takes:"reload" does:"The image servers for LXC, each NAME=URL, so that NAME:debian/12 is an image of it. They speak simplestreams. One without https has to be among images.insecure."`
-	Logins   []string `toml:"logins" takes:"reload" does:"Who the host is to registries and mirrors that ask, each REGISTRY=FILE. The file, which root alone should read, holds USER:PASSWORD."`
-	MaxGiB   int      `toml:"max_gib" takes:"reload" unit:"GiB" does:"How large an image may be, as its registry has it. A larger one is refused before anything of it is fetched."`
-	KeepGiB  int      `toml:"keep_gib" takes:"reload" unit:"GiB" does:"How much of the disk images for LXC may take together. Those that were used longest ago are removed first; what was used within an hour stays, and so does what was made on a host, for no server has it. Containers need no image once they are made. 0 is no limit."`
-	KeepDays int      `toml:"keep_days" takes:"reload" unit:"days" does:"For how long an image for LXC is kept after a container was made of it last. 0 is no limit."`
+	Insecure    []string `toml:"insecure" takes:"reload" does:"Registries and other servers, each HOST[:PORT], that may be asked for images of LXC containers without TLS. What they send is still held against its digests. Podman has settings of its own for this and for mirrors, in registries.conf."`
+	Mirrors     []string `toml:"mirrors" takes:"reload" does:"Where images of LXC containers are asked for first, each REGISTRY=MIRROR, for example \"docker.io=mirror.example:5000\". Where a mirror has nothing, the next one is asked, and at last the registry."`
+	Proxy       string   `toml:"proxy" takes:"reload" default:"HTTPS_PROXY of the agent's environment" does:"The URL of the proxy by which registries are reached."`
+	Servers     []string `toml:"servers" takes:"reload" does:"The image servers for LXC, each NAME=URL, so that NAME:debian/12 is an image of it. They speak simplestreams. One without https has to be among images.insecure."`
+	Debootstrap string   `toml:"debootstrap" takes:"reload" does:"The mirror of Debian of whose packages images for LXC are made, such as debootstrap:bookworm. The keys of Debian on this host verify what it sends, so it needs no TLS. Empty makes none."`
+	Logins      []string `toml:"logins" takes:"reload" does:"Who the host is to registries and mirrors that ask, each REGISTRY=FILE. The file, which root alone should read, holds USER:PASSWORD."`
+	MaxGiB      int      `toml:"max_gib" takes:"reload" unit:"GiB" does:"How large an image may be, as its registry has it. A larger one is refused before anything of it is fetched."`
+	KeepGiB     int      `toml:"keep_gib" takes:"reload" unit:"GiB" does:"How much of the disk images for LXC may take together. Those that were used longest ago are removed first; what was used within an hour stays, and so does what was made on a host, for no server has it. Containers need no image once they are made. 0 is no limit."`
+	KeepDays    int      `toml:"keep_days" takes:"reload" unit:"days" does:"For how long an image for LXC is kept after a container was made of it last. 0 is no limit."`
 }
 
 // autoPool has the host choose the IPv6 network of its bridge.
@@ -124,7 +125,7 @@ func (n networkConfig) prefix6(s state) (netip.Prefix, error) {
 }
 
 func (c imagesConfig) registries() image.Registries {
-	return image.Registries{Insecure: c.Insecure, Mirrors: c.Mirrors, Proxy: c.Proxy, Servers: c.Servers, Logins: c.Logins}
+	return image.Registries{Insecure: c.Insecure, Mirrors: c.Mirrors, Proxy: c.Proxy, Servers: c.Servers, Logins: c.Logins, Debootstrap: c.Debootstrap}
 }
 
 type backupsConfig struct {
@@ -195,7 +196,7 @@ func defaults() (config, error) {
 		Sessions: sessionsConfig{Parallel: 16, RecordMiB: 32, Unrecorded: unrecordedContinue},
 		LXC:      lxcConfig{Path: "/var/lib/lxc", Rootfs: rootfsCopy, Helper: beside("hostler-lxc"), FirstID: lxc.DefaultIDs.First, IDs: lxc.DefaultIDs.Count},
 		Podman:   podmanConfig{Use: podmanAuto, Socket: "/run/podman/podman.sock", FirstID: podman.DefaultIDs.First, IDs: podman.DefaultIDs.Count},
-		Images:   imagesConfig{MaxGiB: 64, KeepGiB: 64, KeepDays: 90, Servers: []string{"images=https://images.linuxcontainers.org"}},
+		Images:   imagesConfig{MaxGiB: 64, KeepGiB: 64, KeepDays: 90, Servers: []string{"images=https://images.linuxcontainers.org"}, Debootstrap: "http://deb.debian.org/debian"},
 		Unique:   uniqueConfig{Pausable: pausableAuto},
 		Fence:    defaultFence(),
 		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24", Names: true, DHCP: true},

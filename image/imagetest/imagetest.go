@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 )
@@ -155,4 +157,21 @@ func do(t testing.TB, method, url, kind string, body []byte, want int) *http.Res
 		t.Fatalf("%s %s: %s: %s: %v", method, url, resp.Status, said, err)
 	}
 	return resp
+}
+
+// Debootstrap puts a shell script in the place of the program debootstrap, and of gpgv one
+// that does nothing, until the test ends. The program runs in namespaces of its own, so
+// the test needs root.
+func Debootstrap(t testing.TB, script string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test needs root, for namespaces of its own")
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"debootstrap": script, "gpgv": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
 }

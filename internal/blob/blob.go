@@ -270,7 +270,7 @@ func (w *File) open(path string) (err error) {
 		err = w.Restart() // of another promise
 	}
 	if err == nil {
-		err = w.store.room(w.size - w.offset)
+		err = w.store.Room(w.size - w.offset)
 	}
 	if err != nil {
 		_ = w.f.Close() // nothing was written to it
@@ -278,8 +278,8 @@ func (w *File) open(path string) (err error) {
 	return err
 }
 
-// room reports ErrSpace unless the disk takes n more bytes and keeps its reserve.
-func (s *Store) room(n int64) error {
+// Room reports [ErrSpace] unless the disk takes n more bytes and keeps its reserve.
+func (s *Store) Room(n int64) error {
 	at, err := s.disk(s.dir)
 	if err != nil {
 		return err
@@ -328,7 +328,7 @@ func (w *File) Write(p []byte) (int, error) {
 		return 0, fmt.Errorf("%w: more than %d", ErrSize, limit)
 	}
 	// What had room when it began may have been taken by others who began then.
-	if err := w.store.room(int64(len(p))); err != nil {
+	if err := w.store.Room(int64(len(p))); err != nil {
 		return 0, err
 	}
 	n, err := w.f.Write(p)

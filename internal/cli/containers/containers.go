@@ -131,6 +131,7 @@ func (a *commands) ctCreateCommand() *cobra.Command {
   images:debian/12              of an image server for LXC (images.servers)
   https://site.example/web.tar  an archive of a root directory, or an OCI image
   file:/srv/web                 the same in a file of the host, or an OCI layout
+  debootstrap:bookworm          made of the packages of Debian, for LXC
   busybox                       a template of LXC; also with --template
 
 The host fetches an image that it does not have. With --pull always it asks the
