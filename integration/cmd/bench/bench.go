@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/integration/cmd/bench/bare"
+	"github.com/hostler-io/hostler/integration/cmd/bench/proc"
+	"github.com/hostler-io/hostler/integration/cmd/bench/sealing"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -164,7 +166,7 @@ func (b *bench) idleMemory(ctx context.Context) (float64, error) {
 	if err := pause(ctx, settle); err != nil {
 		return 0, err
 	}
-	return rss(b.fleet.agent)
+	return proc.RSS(b.fleet.agent)
 }
 
 // runTrue and ping are the requests of most figures.
@@ -310,12 +312,12 @@ func (b *bench) noop(ctx context.Context) error {
 }
 
 func (b *bench) seal(ctx context.Context) error {
-	s, err := newSealing()
+	s, err := sealing.New(fleetName, hostName)
 	if err != nil {
 		return err
 	}
 	return b.best(ctx, []row{{name: "seal_open_us", unit: "µs", times: 1.3, floor: floors.keysUS}}, func() ([]float64, error) {
-		p50, err := median(2000, s.once)
+		p50, err := median(2000, s.Once)
 		return []float64{1000 * p50}, err
 	})
 }
@@ -418,11 +420,11 @@ func (b *bench) memory(ctx context.Context, idle float64) error {
 	if err := pause(ctx, settle); err != nil {
 		return err
 	}
-	after, err := rss(b.fleet.agent)
+	after, err := proc.RSS(b.fleet.agent)
 	if err != nil {
 		return err
 	}
-	file, err := rssFile(b.fleet.agent)
+	file, err := proc.RSSFile(b.fleet.agent)
 	if err != nil {
 		return err
 	}
