@@ -121,6 +121,7 @@ var parts = map[string]step{
 	"podman":    func(b *bench, ctx context.Context) error { return pods{b}.podmans(ctx) },
 	"exit":      func(b *bench, ctx context.Context) error { return pods{b}.deaths(ctx) },
 	"copies":    func(b *bench, ctx context.Context) error { return copying{b}.copies(ctx) },
+	"pull":      func(b *bench, ctx context.Context) error { return pulling{b}.pulls(ctx) },
 	"restore":   func(b *bench, ctx context.Context) error { return crowds{b}.restore(ctx) },
 	"rest":      func(b *bench, ctx context.Context) error { return crowds{b}.atRest(ctx) },
 	"influx":    func(b *bench, ctx context.Context) error { return inside{b}.writes(ctx) },
@@ -150,7 +151,7 @@ func (b *bench) all(ctx context.Context, steps []step) error {
 		b.roundtrip, b.commandLine, b.commits, b.cancels, b.load, b.noop, b.seal, b.deltas, b.outputs,
 		func(ctx context.Context) error { return b.memory(ctx, idle) },
 		b.containers, thousand{b}.runMany, thousand{b}.heartbeats, b.storm, large{b}.measure,
-		pods{b}.podmans, pods{b}.deaths, copying{b}.copies, crowds{b}.restore, crowds{b}.atRest, inside{b}.writes, inside{b}.places, inside{b}.plays, takeover{b}.measure,
+		pods{b}.podmans, pods{b}.deaths, copying{b}.copies, pulling{b}.pulls, crowds{b}.restore, crowds{b}.atRest, inside{b}.writes, inside{b}.places, inside{b}.plays, takeover{b}.measure,
 	} {
 		if err := step(ctx); err != nil {
 			return err
