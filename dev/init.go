@@ -123,6 +123,11 @@ func mountAll(all []hierarchy) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("leaving the machine's mounts: %w", err)
 	}
+	// For a container with users of its own podman unmounts what the table of mounts has
+	// below /sys/kernel, and fails at what lies under another mount.
+	if err := unix.Unmount("/sys", unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) { // it may be no mount
+		return fmt.Errorf("leaving the machine's /sys: %w", err)
+	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	for _, m := range []struct{ kind, at, options string }{
 		{"proc", "/proc", ""},

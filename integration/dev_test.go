@@ -5,6 +5,7 @@ package integration
 import (
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -174,6 +175,10 @@ func TestDev(t *testing.T) {
 		if got := strings.TrimSpace(l.must(t, "exec", h+"/web", "--", "hostname")); got != "web" {
 			t.Errorf("the host name in %s/web is %q", h, got)
 		}
+	}
+	// For a container with users of its own podman unmounts what the table has there.
+	if mounts := read(t, fmt.Sprintf("/proc/%d/mountinfo", l.nodes["edge-01"].PID)); strings.Count(mounts, " /sys ") != 1 || strings.Contains(mounts, " /sys/kernel/") {
+		t.Errorf("the machine's /sys lies under that of the host:\n%s", mounts)
 	}
 	t.Run("a second of that name is refused", func(t *testing.T) {
 		l.dev(t, "up").exits(t, 1, "the fleet is up already", "hostler dev down --name "+l.name)

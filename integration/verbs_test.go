@@ -54,7 +54,7 @@ func TestVerbs(t *testing.T) {
 			t.Fatalf("ct stats tells of %+v", uses)
 		}
 	}
-	if out := h.local(t, "ct", "--local", "top").exits(t, 0).stdout; !strings.Contains(out, "lxc") || !strings.Contains(out, "pod") {
+	if out := h.local(t, "ct", "--local", "top").exits(t, 0).stdout; strings.Count(out, "edge-01") != 2 || !strings.Contains(out, "lxc") || !strings.Contains(out, "pod") {
 		t.Errorf("ct top says %s", out)
 	}
 	for _, name := range []string{"pod", "lxc"} {

@@ -30,6 +30,8 @@ func lookOver(ctx context.Context, c config, found ...checkup.Need) []api.Findin
 	cfg := checkup.Config{
 		Dirs: []checkup.Dir{{Name: "state", Path: c.StateDir}, {Name: "containers", Path: c.LXC.Path}, {Name: "volumes", Path: c.volumes()}},
 		Left: func(ctx context.Context) (int, error) {
+			ctx, cancel := context.WithTimeout(ctx, tidyFor)
+			defer cancel()
 			r, err := check(ctx, c.withoutTargets(), false, quiet)
 			if err == nil && len(r.Unchecked) > 0 {
 				err = errors.New(strings.Join(r.Unchecked, "; "))
@@ -48,23 +50,27 @@ func lookOver(ctx context.Context, c config, found ...checkup.Need) []api.Findin
 	if _, err := os.Stat(s.queueFile()); err == nil {
 		cfg.Memory = s.intact
 	}
-	l, err := openLXC(ctx, s, c, quiet)
+	asked, cancel := context.WithTimeout(ctx, askFor)
+	l, err := openLXC(asked, s, c, quiet)
 	if err == nil {
 		err = l.Close()
 	}
+	cancel()
 	cfg.Needs = append(cfg.Needs, checkup.Need{Name: "lxc", Problem: err, Mend: "apt-get install hostler-agent-lxc"})
 	if c.Podman.Use != podmanOff {
-		p, err := openPodman(ctx, c, quiet)
+		asked, cancel := context.WithTimeout(ctx, askFor)
+		p, err := openPodman(asked, c, quiet)
 		if err == nil {
-			_, err = p.List(ctx)
+			_, err = p.List(asked)
 			if r, is := p.(*podman.Runtime); is && err == nil {
 				var dir string
-				if dir, err = podman.Storage(ctx, r); err == nil {
+				if dir, err = podman.Storage(asked, r); err == nil {
 					cfg.Dirs = append(cfg.Dirs, checkup.Dir{Name: "containers of podman", Path: dir})
 				}
 			}
 			err = errors.Join(err, p.Close())
 		}
+		cancel()
 		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "podman", Problem: err, Mend: "apt-get install podman" + servePodman})
 	}
 	if c.Network.Bridge != "" && c.Network.Names {
@@ -125,8 +131,14 @@ func (s state) look(r join.Record, log *slog.Logger) (*membership, *join.Client,
 	return m, c, err
 }
 
-// tryFor bounds a question to the coordinator.
-const tryFor = 5 * time.Second
+const (
+	// tryFor bounds a question to the coordinator.
+	tryFor = 5 * time.Second
+	// askFor bounds what one runtime is asked, and tidyFor what is asked for debris: one that
+	// hangs must not take the time of all other checks, which are an order of a minute.
+	askFor  = 10 * time.Second
+	tidyFor = 20 * time.Second
+)
 
 // addressesOf are those that a member dials.
 func addressesOf(r join.Record, m *membership, c *join.Client) (all []checkup.Address) {

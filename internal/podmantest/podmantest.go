@@ -150,6 +150,9 @@ func (s *Service) Up(t testing.TB) {
 	}
 }
 
+// Ends waits until a service that cannot run has ended. Its socket stays.
+func (s *Service) Ends() { _ = s.cmd.Wait() } // it fails
+
 // Down kills the service and takes its socket away. Its containers go on.
 func (s *Service) Down(t testing.TB) {
 	t.Helper()
@@ -162,6 +165,19 @@ func (s *Service) Down(t testing.TB) {
 	if err := os.Remove(s.Socket); err != nil {
 		t.Error(err)
 	}
+}
+
+// Database is the file in which podman keeps what it knows of its containers.
+func (s *Service) Database(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{"libpod/bolt_state.db", "db.sql"} { // the second since podman 5
+		path := filepath.Join(s.dir, "root", name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	t.Fatal("podman has no database")
+	return ""
 }
 
 // remove takes everything away.

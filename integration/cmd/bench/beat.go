@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/integration/cmd/bench/proc"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/beat"
 	"github.com/hostler-io/hostler/protocol/figures"
@@ -91,7 +92,7 @@ func (b thousand) heartbeats(ctx context.Context) error {
 		const n = manyHosts * beatsEach
 		var used []float64
 		if err := b.best(ctx, []row{{name: "heartbeats_per_s", unit: perSecond}}, func() ([]float64, error) {
-			before, _, err := cpu(f.coordinator)
+			before, _, err := proc.CPU(f.coordinator)
 			if err != nil {
 				return nil, err
 			}
@@ -99,7 +100,7 @@ func (b thousand) heartbeats(ctx context.Context) error {
 			if err != nil {
 				return nil, err
 			}
-			after, _, err := cpu(f.coordinator)
+			after, _, err := proc.CPU(f.coordinator)
 			used = append(used, (after-before)/n)
 			return []float64{n / seconds}, err
 		}); err != nil {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/integration/cmd/bench/bare"
+	"github.com/hostler-io/hostler/integration/cmd/bench/proc"
+	"github.com/hostler-io/hostler/integration/cmd/bench/sealing"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -119,6 +121,7 @@ var parts = map[string]step{
 	"podman":    func(b *bench, ctx context.Context) error { return pods{b}.podmans(ctx) },
 	"exit":      func(b *bench, ctx context.Context) error { return pods{b}.deaths(ctx) },
 	"copies":    func(b *bench, ctx context.Context) error { return copying{b}.copies(ctx) },
+	"pull":      func(b *bench, ctx context.Context) error { return pulling{b}.pulls(ctx) },
 	"restore":   func(b *bench, ctx context.Context) error { return crowds{b}.restore(ctx) },
 	"rest":      func(b *bench, ctx context.Context) error { return crowds{b}.atRest(ctx) },
 	"influx":    func(b *bench, ctx context.Context) error { return inside{b}.writes(ctx) },
@@ -148,7 +151,7 @@ func (b *bench) all(ctx context.Context, steps []step) error {
 		b.roundtrip, b.commandLine, b.commits, b.cancels, b.load, b.noop, b.seal, b.deltas, b.outputs,
 		func(ctx context.Context) error { return b.memory(ctx, idle) },
 		b.containers, thousand{b}.runMany, thousand{b}.heartbeats, b.storm, large{b}.measure,
-		pods{b}.podmans, pods{b}.deaths, copying{b}.copies, crowds{b}.restore, crowds{b}.atRest, inside{b}.writes, inside{b}.places, inside{b}.plays, takeover{b}.measure,
+		pods{b}.podmans, pods{b}.deaths, copying{b}.copies, pulling{b}.pulls, crowds{b}.restore, crowds{b}.atRest, inside{b}.writes, inside{b}.places, inside{b}.plays, takeover{b}.measure,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -164,7 +167,7 @@ func (b *bench) idleMemory(ctx context.Context) (float64, error) {
 	if err := pause(ctx, settle); err != nil {
 		return 0, err
 	}
-	return rss(b.fleet.agent)
+	return proc.RSS(b.fleet.agent)
 }
 
 // runTrue and ping are the requests of most figures.
@@ -310,12 +313,12 @@ func (b *bench) noop(ctx context.Context) error {
 }
 
 func (b *bench) seal(ctx context.Context) error {
-	s, err := newSealing()
+	s, err := sealing.New(fleetName, hostName)
 	if err != nil {
 		return err
 	}
 	return b.best(ctx, []row{{name: "seal_open_us", unit: "µs", times: 1.3, floor: floors.keysUS}}, func() ([]float64, error) {
-		p50, err := median(2000, s.once)
+		p50, err := median(2000, s.Once)
 		return []float64{1000 * p50}, err
 	})
 }
@@ -418,11 +421,11 @@ func (b *bench) memory(ctx context.Context, idle float64) error {
 	if err := pause(ctx, settle); err != nil {
 		return err
 	}
-	after, err := rss(b.fleet.agent)
+	after, err := proc.RSS(b.fleet.agent)
 	if err != nil {
 		return err
 	}
-	file, err := rssFile(b.fleet.agent)
+	file, err := proc.RSSFile(b.fleet.agent)
 	if err != nil {
 		return err
 	}

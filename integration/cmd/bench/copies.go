@@ -72,7 +72,8 @@ func (b copying) clones(ctx context.Context, source own, root string) error {
 	})
 }
 
-// exportMB is how much the container holds that is cloned and exported.
+// exportMB is how much the container holds that is cloned and exported, and the image that
+// is pulled.
 const exportMB = 300
 
 // exports compares the speed of a backup, the form in which all files of a container leave

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hostler-io/hostler/integration/cmd/bench/proc"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -108,11 +109,11 @@ func (b crowds) rest(ctx context.Context, containers int, cpu, memory float64) e
 		return err
 	}
 	u, wall := after.minus(before), ms(time.Since(begin))
-	mb, err := rss(b.fleet.agent)
+	mb, err := proc.RSS(b.fleet.agent)
 	if err != nil {
 		return err
 	}
-	file, err := rssFile(b.fleet.agent)
+	file, err := proc.RSSFile(b.fleet.agent)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hostler-io/hostler/integration/cmd/bench/proc"
 )
 
 // The largest fleet that one coordinator is to serve, and how its hosts live: each sends
@@ -79,14 +81,14 @@ func (s *swarmProcess) atRest(pid int, first ...string) (float64, error) {
 			return 0, err
 		}
 	}
-	before, _, err := cpu(pid)
+	before, _, err := proc.CPU(pid)
 	if err != nil {
 		return 0, err
 	}
 	if _, err := s.say("rest " + liveFor.String()); err != nil {
 		return 0, err
 	}
-	after, _, err := cpu(pid)
+	after, _, err := proc.CPU(pid)
 	return (after - before) / ms(liveFor) * 100, err
 }
 
@@ -105,7 +107,7 @@ func (b large) live(ctx context.Context) error {
 		if _, err := s.say("live " + leaseEvery.String()); err != nil {
 			return err
 		}
-		before, _, err := cpu(f.coordinator)
+		before, _, err := proc.CPU(f.coordinator)
 		if err != nil {
 			return err
 		}
@@ -113,11 +115,11 @@ func (b large) live(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		after, _, err := cpu(f.coordinator)
+		after, _, err := proc.CPU(f.coordinator)
 		if err != nil {
 			return err
 		}
-		memory, err := rss(f.coordinator)
+		memory, err := proc.RSS(f.coordinator)
 		if err != nil {
 			return err
 		}

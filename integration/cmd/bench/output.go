@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hostler-io/hostler/integration/cmd/bench/proc"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -181,7 +182,7 @@ func (b *bench) stdoutOnce(ctx context.Context, block string) (speed, peak float
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		for {
-			if v, err := rss(b.fleet.agent); err == nil {
+			if v, err := proc.RSS(b.fleet.agent); err == nil {
 				peak = max(peak, v)
 			}
 			t := time.NewTimer(20 * time.Millisecond)

@@ -128,18 +128,6 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-func TestCPUTicks(t *testing.T) {
-	const line = "42 (a (strange) name) S 1 42 42 0 -1 4194560 100 200 0 0 11 22 33 44 20 0 5 0 1000 0 0"
-	if own, children, err := cpuTicks(line); err != nil || own != 33 || children != 77 {
-		t.Errorf("got %d, %d, %v, want 11+22, 33+44", own, children, err)
-	}
-	for _, bad := range []string{"", "42 (x", "42 (x) S 1 2"} {
-		if _, _, err := cpuTicks(bad); err == nil {
-			t.Errorf("%q is taken", bad)
-		}
-	}
-}
-
 func TestMissed(t *testing.T) {
 	r := report{figures: []figure{{Name: "a", Value: 1, Unit: "ms", Target: 2}, {Name: "b", Value: 3, Unit: "ms", Target: 2}, {Name: "c", Value: 3, Unit: perSecond, Target: 4}}}
 	if err := r.missed(); err == nil || err.Error() != "2 of 3 figures miss their targets: b, c" {

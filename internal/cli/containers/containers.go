@@ -334,7 +334,7 @@ func (a *commands) ctStartCommand() *cobra.Command {
 }
 
 func (a *commands) ctStopCommand() *cobra.Command {
-	var grace term.DurationFlag
+	grace := term.DurationFlag{NoTime: "to kill it at once, use --now without --grace"}
 	var now bool
 	cmd := &cobra.Command{
 		Use: "stop {HOST/NAME | -l SELECTOR}", SuggestFor: []string{"kill"}, Short: "Stop a container, and keep it stopped",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/show"
@@ -123,6 +124,14 @@ func (a *commands) useCommand(order string, cmd *cobra.Command) *cobra.Command {
 		if err != nil {
 			return term.Usage(cmd.CommandPath()+" --help", "%s", err)
 		}
+		host := string(where.Host)
+		if r.Local { // it is not named
+			var s api.AgentStatus
+			if err := r.Get(cmd.Context(), "/status", nil, &s); err != nil {
+				return term.Cannot("read the metrics of this host", err)
+			}
+			host = s.Host
+		}
 		q := &protocol.MetricsArgs{Metrics: hostcmd.Metrics{SinceMS: newestWithin.Milliseconds(), Container: where.Name, All: where.Name == ""}, OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
 		for _, c := range useColumns {
 			q.Names = append(q.Names, c[1])
@@ -136,7 +145,7 @@ func (a *commands) useCommand(order string, cmd *cobra.Command) *cobra.Command {
 			}
 			first = false
 			lines, err := a.read(ctx, r, where, q)
-			all := usesOf(string(where.Host), lines)
+			all := usesOf(host, lines)
 			if order != "name" {
 				by := useColumns[i][1]
 				slices.SortStableFunc(all, func(x, y use) int { return cmp.Compare(y.Uses[by], x.Uses[by]) })

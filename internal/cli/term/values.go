@@ -25,7 +25,9 @@ func Total(m map[string]int) int {
 // noneOK is set, and is then none. It is not shorter than least, nor longer than
 // most, if that is set.
 type DurationFlag struct {
-	Value        time.Duration
+	Value time.Duration
+	// NoTime is what to do in place of giving no time at all, where there is something.
+	NoTime       string
 	noneOK, None bool
 	least, most  time.Duration
 	text         string
@@ -51,6 +53,9 @@ func (f *DurationFlag) Set(s string) error {
 	d, err := api.ParseDuration(s)
 	if err == nil && d == 0 {
 		err = fmt.Errorf("%q is too short", s)
+		if f.NoTime != "" {
+			err = fmt.Errorf("%w: %s", err, f.NoTime)
+		}
 	}
 	if err == nil && (d < f.least || f.most > 0 && d > f.most) {
 		err = fmt.Errorf("%q is out of range: use %s to %s", s, shortDuration(f.least), shortDuration(f.most))

@@ -1,4 +1,5 @@
-package main
+// Package sealing takes what a signed message costs, without anything around it.
+package sealing
 
 import (
 	"bytes"
@@ -11,21 +12,23 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// sealing is a report of 1 KiB on its way from a host to the coordinator.
-type sealing struct {
+// Report is a report of 1 KiB on its way from a host to the coordinator. It is not for
+// concurrent use.
+type Report struct {
 	host   *certs.Identity
 	body   []byte
 	expect protocol.Expect
 }
 
-func newSealing() (*sealing, error) {
+// New makes a report of a host of a fleet, and the key that signs it.
+func New(fleet protocol.FleetName, host protocol.HostID) (*Report, error) {
 	id, err := certs.Generate("hostler bench", time.Now())
 	if err != nil {
 		return nil, err
 	}
-	s := &sealing{host: id}
+	s := &Report{host: id}
 	header := protocol.Header{
-		Type: protocol.TypeReport, From: protocol.HostParty(hostName), To: protocol.Coordinator,
+		Type: protocol.TypeReport, From: protocol.HostParty(host), To: protocol.Coordinator,
 		Ring: 1, Stream: protocol.StreamReport, N: 1,
 	}
 	for _, b := range [][]byte{header.Fleet[:], header.Store[:]} {
@@ -40,15 +43,15 @@ func newSealing() (*sealing, error) {
 		}
 	}
 	s.expect = protocol.Expect{
-		Fleet: header.Fleet, FleetName: fleetName, Self: protocol.Coordinator, Ring: 1,
-		Topic: protocol.HostTopic(fleetName, hostName, protocol.ChannelReport).String(),
-		Keys:  oneHost{id}, Fresh: noMemory{},
+		Fleet: header.Fleet, FleetName: fleet, Self: protocol.Coordinator, Ring: 1,
+		Topic: protocol.HostTopic(fleet, host, protocol.ChannelReport).String(),
+		Keys:  oneHost{host, id}, Fresh: noMemory{},
 	}
 	return s, nil
 }
 
-// once seals and opens the report.
-func (s *sealing) once() error {
+// Once seals and opens the report.
+func (s *Report) Once() error {
 	raw, err := protocol.Seal(s.host, s.body, nil)
 	if err != nil {
 		return err
@@ -64,11 +67,14 @@ func (s *sealing) once() error {
 }
 
 // oneHost knows the key of one host.
-type oneHost struct{ id *certs.Identity }
+type oneHost struct {
+	name protocol.HostID
+	id   *certs.Identity
+}
 
 // Principal implements protocol.Keyring.
 func (o oneHost) Principal(k protocol.KeyID) (protocol.Principal, bool) {
-	return protocol.Principal{Roles: []protocol.Role{protocol.RoleHost}, Host: hostName, Key: o.id.PublicKey()}, k == o.id.Key()
+	return protocol.Principal{Roles: []protocol.Role{protocol.RoleHost}, Host: o.name, Key: o.id.PublicKey()}, k == o.id.Key()
 }
 
 // noMemory finds every message new, so that one can be opened again and again.
