@@ -83,6 +83,8 @@ func TestStartsInOrder(t *testing.T) {
 	}
 	h.start(t)
 	for _, name := range names {
+		// The coordinator tells of it as it was, until the host has told anew.
+		h.agent.says(t, h.agent.talk, fmt.Sprintf("a container was started as it should be\" container=%s", name))
 		w.container(t, "edge-01/"+name, "runs again", func(c ct) bool { return c.State == "running" })
 	}
 	at := func(name string) int {
