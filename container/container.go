@@ -264,6 +264,8 @@ type Files struct {
 	// Shared tells, of a container that is stopped, that Root is empty until somebody puts its
 	// files over those that it shares; nil if all files are its own.
 	Shared *SharedFiles
+	// Stored tells the same of a container whose layers are those of its runtime.
+	Stored *StoredFiles
 }
 
 // Sharer is a runtime whose containers may share the files of their image.
@@ -279,6 +281,18 @@ type SharedFiles struct {
 	Dir   string `json:"dir"`
 	// IDs of the host that the users of the container have.
 	IDs IDRange `json:"ids"`
+}
+
+// StoredFiles are the layers of a stopped container in the storage of its runtime.
+type StoredFiles struct {
+	// Lower are the directories of the image, the topmost first. Changes is what the container
+	// has changed, and Work the directory beside it that the kernel needs.
+	Lower   []string `json:"lower"`
+	Changes string   `json:"changes"`
+	Work    string   `json:"work"`
+	// Shown are the ids of the host that the files of the image are to have; none if they have
+	// them.
+	Shown IDRange `json:"shown"`
 }
 
 // Event is a change of one container's state.

@@ -61,8 +61,7 @@ func program(name string) (string, error) {
 // maxMap bounds what is read of a map of users, in bytes.
 const maxMap = 1 << 20
 
-// Files implements container.Filer. What a stopped container is made of is put together
-// only while it runs.
+// Files implements container.Filer.
 func (r *Runtime) Files(ctx context.Context, name string) (container.Files, error) {
 	var info container.Info
 	ticks, err := rundir.Settled(ctx, clock.Boot, func() (_ int, err error) {
@@ -75,7 +74,11 @@ func (r *Runtime) Files(ctx context.Context, name string) (container.Files, erro
 	case err != nil:
 		return container.Files{}, err
 	case info.InitPID == 0:
-		return container.Files{}, fmt.Errorf("podman files %q: %w: its file system is mounted only while it runs; start it", name, container.ErrUnsupported)
+		f, err := stoppedFiles(ctx, r, name)
+		if err != nil {
+			return container.Files{}, fmt.Errorf("podman files %q: %w", name, err)
+		}
+		return f, nil
 	}
 	proc := "/proc/" + strconv.Itoa(info.InitPID)
 	uids, err := rundir.ReadCapped(proc+"/uid_map", maxMap)
@@ -87,4 +90,34 @@ func (r *Runtime) Files(ctx context.Context, name string) (container.Files, erro
 		return container.Files{}, fmt.Errorf("podman files %q: %w: %w", name, container.ErrNotRunning, err)
 	}
 	return container.Files{Root: proc + "/root", InitPID: info.InitPID, InitTicks: ticks, UIDs: string(uids), GIDs: string(gids)}, nil
+}
+
+// stoppedFiles finds the layers of a container that does not run. Podman itself would mount
+// them where others see it, until somebody unmounts them.
+func stoppedFiles(ctx context.Context, r *Runtime, name string) (f container.Files, err error) {
+	d, err := r.stopped(ctx, name)
+	if err != nil {
+		return f, err
+	}
+	dir, err := d.GraphDriver.snapshots()
+	if err != nil {
+		return f, fmt.Errorf("%w; or start it", err)
+	}
+	if err := d.GraphDriver.free(name); err != nil {
+		return f, err
+	}
+	s := container.StoredFiles{Lower: filepath.SplitList(d.GraphDriver.Data["LowerDir"]), Changes: dir.Tree, Work: d.GraphDriver.Data["WorkDir"]}
+	ids, err := d.ids()
+	if err != nil {
+		return f, err
+	}
+	if s.Shown.First, s.Shown.Count, err = mapped(s.Lower, ids); err != nil {
+		return f, err
+	}
+	f = container.Files{Root: d.GraphDriver.merged(), Stored: &s}
+	if ids.Count > 0 {
+		f.UIDs = fmt.Sprintf("0 %d %d\n", ids.First, ids.Count)
+		f.GIDs = f.UIDs
+	}
+	return f, nil
 }

@@ -66,6 +66,15 @@ func (s *storage) mounted() (bool, error) {
 	return at.Dev != above.Dev, nil
 }
 
+// free is [container.ErrBusy] while the files of a container are in use by a mount.
+func (s *storage) free(name string) error {
+	busy, err := s.mounted()
+	if err == nil && busy {
+		err = fmt.Errorf("%w: its files are mounted; ask again when podman has tidied up, or type podman umount %s", container.ErrBusy, name)
+	}
+	return err
+}
+
 // onSnapshots does something to the snapshots of one of our containers, while no other
 // operation changes it.
 func (s shooting) onSnapshots(ctx context.Context, op, name string, stands bool, do func(context.Context, snapshot.Dir) error) error {
@@ -83,11 +92,8 @@ func (s shooting) onSnapshots(ctx context.Context, op, name string, stands bool,
 			if _, err := r.stopped(ctx, name); err != nil {
 				return err
 			}
-			switch busy, err := d.GraphDriver.mounted(); {
-			case err != nil:
+			if err := d.GraphDriver.free(name); err != nil {
 				return err
-			case busy:
-				return fmt.Errorf("%w: its files are mounted; ask again when podman has tidied up, or type podman umount %s", container.ErrBusy, name)
 			}
 		}
 		return do(ctx, dir)

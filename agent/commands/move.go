@@ -30,6 +30,8 @@ type Move struct {
 	Temp  string            `json:"temp"` // name of what is not complete yet
 	// Shared is what the root directory is made of, if the container shares files.
 	Shared *container.SharedFiles `json:"shared,omitempty"`
+	// Stored is the same of a container whose layers are those of its runtime.
+	Stored *container.StoredFiles `json:"stored,omitempty"`
 }
 
 // mover makes the command that moves files. It runs under a supervisor, as any
@@ -110,6 +112,6 @@ func (c *worker) containerFiles(ctx context.Context, p *Move) *actions.Outcome {
 	if err != nil {
 		return noStart("finding the files of container %q: %s", c.Target.Name, err)
 	}
-	p.Root, p.Init, p.Ticks, p.Shared = f.Root, f.InitPID, f.InitTicks, f.Shared
+	p.Root, p.Init, p.Ticks, p.Shared, p.Stored = f.Root, f.InitPID, f.InitTicks, f.Shared, f.Stored
 	return nil
 }

@@ -37,8 +37,15 @@ func (c Config) filesCommand() *cobra.Command {
 				if err := json.Unmarshal([]byte(args[0]), &m); err != nil {
 					return daemon.Usage(err)
 				}
-				if m.Shared != nil {
-					f, err := layers.Of(m.Shared).Open()
+				var open func() (*os.File, error)
+				switch {
+				case m.Shared != nil:
+					open = layers.Of(m.Shared).Open
+				case m.Stored != nil:
+					open = layers.OfStored(m.Stored).Open
+				}
+				if open != nil {
+					f, err := open()
 					if err != nil {
 						return err
 					}

@@ -168,3 +168,42 @@ func TestPast(t *testing.T) {
 		t.Errorf("of none: %v", err)
 	}
 }
+
+// TestStopped: what is put into a stopped container goes to its changes, with the owners that
+// its users have, and the files of the image stay as they are. The host sees no mount.
+func TestStopped(t *testing.T) {
+	dir := place(t)
+	lower, below := filepath.Join(dir, "lower"), filepath.Join(dir, "below")
+	must(t, os.MkdirAll(filepath.Join(lower, "etc"), 0o755), os.Mkdir(below, 0o755), os.WriteFile(filepath.Join(lower, "etc/conf"), []byte("image"), 0o644),
+		os.WriteFile(filepath.Join(below, "lowest"), nil, 0o644))
+	s := layers.Stopped{Past: layers.Past{Changes: filepath.Join(dir, "one/diff"), Lower: []string{lower, below}, First: 1_000_000, Count: 1 << 16}, Work: filepath.Join(dir, "one/work")}
+	must(t, os.MkdirAll(s.Changes, 0o755), os.Mkdir(s.Work, 0o700))
+	for _, content := range []string{"first", "second"} {
+		f, err := s.Open()
+		must(t, err)
+		root, err := os.OpenRoot(layers.Path(f))
+		must(t, err, root.WriteFile("etc/.new", []byte(content), 0o600), root.Chown("etc/.new", 1_000_007, 1_000_008), root.Rename("etc/.new", "etc/conf"))
+		has, err := root.ReadFile("etc/conf")
+		_, lowest := root.Stat("lowest")
+		if must(t, err, lowest, root.Close(), f.Close()); string(has) != content {
+			t.Errorf("it has %q, want %q", has, content)
+		}
+	}
+	for name, want := range map[string]string{"one/diff/etc/conf": "second", "lower/etc/conf": "image"} {
+		if has, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(has) != want {
+			t.Errorf("%s is %q, %v; want %q", name, has, err, want)
+		}
+	}
+	var st unix.Stat_t
+	if must(t, unix.Stat(filepath.Join(s.Changes, "etc"), &st)); st.Uid != 1_000_000 {
+		t.Errorf("the directory of the image is of %d in the changes, want the container's root", st.Uid)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if must(t, err); strings.Contains(string(mounts), dir) {
+		t.Errorf("the host sees what is mounted:\n%s", mounts)
+	}
+	s.Work += "-none"
+	if _, err := s.Open(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without its directory: %v", err)
+	}
+}

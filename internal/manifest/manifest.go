@@ -46,6 +46,7 @@ type Shape struct {
 	Ports      []string          `yaml:"ports"`
 	Volumes    []string          `yaml:"volumes"`
 	Mounts     []string          `yaml:"mounts"`
+	Files      []File            `yaml:"files"`
 	Health     *Health           `yaml:"health"`
 	Backup     *Schedule         `yaml:"backup"`
 	Snapshot   *Schedule         `yaml:"snapshot"`
@@ -201,11 +202,11 @@ func (c *Container) complete(own map[string]Shape, profile func(string) ([]byte,
 	if c.Image == "" {
 		return errors.New("image is missing")
 	}
-	return nil
+	return c.checkFiles()
 }
 
 // With is the shape with that of more in its place where more says something. Labels,
-// limits and variables of both are there; ports, volumes, mounts, the command and the
+// limits and variables of both are there; ports, volumes, mounts, files, the command and the
 // check are those of one of them.
 func (s Shape) With(more Shape) Shape {
 	for _, m := range []struct{ to, from *string }{
@@ -225,6 +226,9 @@ func (s Shape) With(more Shape) Shape {
 		if *m.from != nil {
 			*m.to = *m.from
 		}
+	}
+	if more.Files != nil {
+		s.Files = more.Files
 	}
 	if more.Health != nil {
 		s.Health = more.Health
@@ -275,7 +279,8 @@ func Map(pairs []string) map[string]string {
 	return m
 }
 
-// Create is what a new container of the shape is asked for with.
+// Create is what a new container of the shape is asked for with, which says nothing of its
+// files.
 func (s Shape) Create() protocol.CreateArgs {
 	health := s.Health.Check()
 	if health != nil && health.Off {

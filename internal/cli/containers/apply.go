@@ -40,11 +40,12 @@ const (
 
 // planned is what a manifest means for a container.
 type planned struct {
-	Host    string          `json:"host"`
-	Name    string          `json:"name"`
-	Plan    string          `json:"plan"`
-	Details []string        `json:"details"` // the settings that differ
-	todo    []protocol.Spec // one after the other
+	Host    string                     `json:"host"`
+	Name    string                     `json:"name"`
+	Plan    string                     `json:"plan"`
+	Details []string                   `json:"details"` // the settings that differ
+	todo    []protocol.Spec            // one after the other
+	inputs  map[protocol.Digest]string // of those
 }
 
 func (p *planned) where() string { return p.Host + "/" + p.Name }
@@ -64,7 +65,7 @@ func (a *commands) ctApplyCommand() *cobra.Command {
 		Use: "apply -f FILE", Short: "Make and change containers until they are as a file says", Args: term.Exactly(0),
 		Long: `Reads a manifest, asks the hosts how its containers are, shows what is to be done, and
 does it when you agree: containers that are missing are made, labels, limits, ports,
-checks and contracts are changed, containers are started and stopped. Doing it again
+checks, contracts and files are changed, containers are started and stopped. Doing it again
 changes nothing.
 
   version: 1
@@ -80,6 +81,8 @@ changes nothing.
       ports: [8080:80/tcp]   # of the host, that lead to it
       volumes: [data:/srv]   # kept when the container goes
       mounts: ["/etc/ssl/certs:/etc/ssl/certs:ro"]
+      files:                 # or content: TEXT in place of a source
+        - {path: /etc/web.conf, source: web.conf, mode: "0640", owner: "0:0"}
       health: {http: ":80/ready", interval: 10s, retries: 3}
       start: true            # false: it is to be stopped
 
@@ -90,6 +93,9 @@ container that is there is left as it is, and so is a container that the manifes
 not name. Where the command, the variables or another fixed setting differ, the container must be
 made anew, and where the image differs, be upgraded (hostler ct upgrade): then nothing at
 all is done, and you decide.
+
+Files are there before a new container starts. Later, those whose content, mode or owner
+differ in the container are written anew, and the container is not restarted for that.
 
 On a host itself, with --local, a manifest of that host alone is applied.
 
@@ -154,6 +160,9 @@ func (a *commands) readManifest(path string) ([]manifest.Container, error) {
 			return nil, term.Usage("", "%s: %s", c.Where(), err)
 		}
 	}
+	if err := readSources(filepath.Dir(path), all); err != nil {
+		return nil, &term.Failure{Code: term.ExitUsage, What: "cannot read " + path, Why: err.Error(), Next: "hostler ct apply --help"}
+	}
 	return all, nil
 }
 
@@ -197,16 +206,18 @@ func (a *commands) plan(ctx context.Context, r *conn.Remote, wanted []manifest.C
 	var plan []planned
 	for _, w := range wanted {
 		i := slices.IndexFunc(there, func(c api.Container) bool { return c.Host == w.Host && c.Name == w.Name })
-		p := planned{Host: w.Host, Name: w.Name, Plan: planCreate, Details: []string{}}
+		p := planned{Host: w.Host, Name: w.Name, Details: []string{}}
 		switch {
 		case i < 0:
-			p.todo = []protocol.Spec{{Kind: protocol.KindCreate, Target: newCTID(a), Name: protocol.ContainerName(w.Name), Args: new(w.Create())}}
+			p.create(w.Shape, newCTID(a))
 		case there[i].CTID == "":
 			return nil, &term.Failure{Code: term.ExitFailed, What: "cannot plan " + w.Where(), Why: "the container is foreign: Hostler leaves it alone", Next: "hostler ct adopt " + w.Where()}
 		default:
 			d, err := a.details(ctx, refOf(r, w.Host, w.Name).String())
 			if err == nil {
-				err = p.compare(w.Shape, there[i], d)
+				err = p.compare(w.Shape, there[i], d, func(id protocol.CTID) ([]manifest.File, error) {
+					return filesDiffer(ctx, a, r, refOf(r, w.Host, w.Name), id, w.Files)
+				})
 			}
 			if err != nil {
 				return nil, err
@@ -218,8 +229,8 @@ func (a *commands) plan(ctx context.Context, r *conn.Remote, wanted []manifest.C
 }
 
 // compare finds what differs in a container that is there. What is not wanted otherwise is
-// left as it is.
-func (p *planned) compare(w manifest.Shape, c api.Container, d api.ContainerDetails) error {
+// left as it is. differ tells which of its files do.
+func (p *planned) compare(w manifest.Shape, c api.Container, d api.ContainerDetails, differ func(protocol.CTID) ([]manifest.File, error)) error {
 	p.Plan = planUnchanged
 	id, err := protocol.ParseCTID(c.CTID)
 	if err != nil {
@@ -256,6 +267,17 @@ func (p *planned) compare(w manifest.Shape, c api.Container, d api.ContainerDeta
 	}
 	if len(opened) > 0 {
 		add(protocol.KindExpose, &protocol.PortArgs{Ports: opened}, "expose="+strings.Join(opened, ","))
+	}
+	if err := w.CheckPlaces(d.Volumes, d.Mounts); err != nil {
+		return &term.Failure{Code: term.ExitUsage, What: "cannot plan " + p.where(), Why: err.Error()}
+	}
+	files, err := differ(id)
+	if err != nil {
+		return err
+	}
+	if len(files) > 0 { // before it is started
+		p.Plan = planChange
+		p.write(id, files)
 	}
 	if running := c.Intended == "running"; w.Start != nil && *w.Start != running {
 		kind := protocol.KindStart
@@ -480,6 +502,9 @@ func applyHere(ctx context.Context, a *commands, r *conn.Remote, v *show.View, p
 	c := &dispatch.Change{View: v}
 	for _, p := range plan {
 		for _, s := range p.todo {
+			if err := send(ctx, a, r, p, s); err != nil {
+				return err
+			}
 			name := refOf(r, p.Host, p.Name)
 			if err := a.Do(ctx, r, c, name, "apply the manifest to "+p.Name, "as the manifest says", s); err != nil {
 				return err
@@ -497,6 +522,9 @@ func (a *commands) applyEach(ctx context.Context, r *conn.Remote, v *show.View, 
 			continue
 		}
 		spec, err := dispatch.EncodeSpec(p.todo[step])
+		if err == nil {
+			err = send(ctx, a, r, p, p.todo[step])
+		}
 		if err != nil {
 			return err
 		}

@@ -81,6 +81,9 @@ func (s *shape) in(c protocol.CreateArgs, cmd *cobra.Command, profile func(strin
 		}
 		all = all.With(p)
 	}
+	if len(all.Files) > 0 {
+		return nil, term.Usage("hostler ct apply --help", "a profile has files, which come from a manifest alone")
+	}
 	flags := manifest.Shape{
 		Image: c.Template, Runtime: c.Runtime, Class: c.Class, Offline: c.Offline, Hostname: s.hostname, Network: s.network, Command: s.command, Ports: c.Expose, Volumes: s.volumes, Mounts: s.mounts,
 		Labels: manifest.Map(c.Labels), Limits: manifest.Map(s.limits), Env: manifest.Map(s.env),

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -98,6 +99,15 @@ func NewPayload(a *term.UI, f *os.File, name string) (*Payload, error) {
 		return nil, &term.Failure{Code: term.ExitFailed, What: "cannot read " + name, Why: err.Error()}
 	}
 	return &Payload{file: f, digest: protocol.Digest(sum.Sum(nil)), Size: n}, nil
+}
+
+// PayloadOf is the payload of a text. name is what it is.
+func PayloadOf(a *term.UI, text, name string) (*Payload, error) {
+	f, err := spool(strings.NewReader(text))
+	if err != nil {
+		return nil, &term.Failure{Code: term.ExitFailed, What: "cannot keep " + name + " until it is sent", Why: err.Error(), Next: "set TMPDIR to a directory with more room"}
+	}
+	return NewPayload(a, f, name)
 }
 
 // Describe names the payload in a spec.
