@@ -162,6 +162,25 @@ func (n node) boot(ctx context.Context, join []string) (io.ReadCloser, error) {
 	return out, nil
 }
 
+// lay connects a child of this process. When that executes itself anew from another thread
+// than its first one, the kernel finds no namespaces under its number for a moment, and says
+// that there is no such process.
+func lay(c network.Cable) error {
+	for {
+		err := network.Lay(c)
+		if !errors.Is(err, unix.ESRCH) || ended(c.PID) {
+			return err
+		}
+	}
+}
+
+// ended reports whether a child has ended. It is still to be waited for.
+func ended(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err != nil || info.Signo != 0
+}
+
 // start forks process 1, connects it, and hands it the order.
 func (n node) start(ctx context.Context, o order) (out io.ReadCloser, err error) {
 	cmd := exec.Command(n.fleet.program("hostler"), append(InitArgs(), n.fleet.cfg.Name, n.name)...)
@@ -209,7 +228,7 @@ func (n node) start(ctx context.Context, o order) (out io.ReadCloser, err error)
 			err = cmd.Process.Release() // it is the machine's from now on
 		}
 	}()
-	if err := network.Lay(network.Cable{Name: n.cable(), Bridge: n.fleet.bridge(), Peer: uplink, PID: cmd.Process.Pid}); err != nil {
+	if err := lay(network.Cable{Name: n.cable(), Bridge: n.fleet.bridge(), Peer: uplink, PID: cmd.Process.Pid}); err != nil {
 		// Without its process there is nothing to connect, and it has said why it ended, or what
 		// has ended it tells.
 		if errors.Is(err, unix.ESRCH) {
