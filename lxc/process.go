@@ -68,6 +68,9 @@ func (p *process) call(ctx context.Context, op string, req wire.Request) (wire.A
 		return wire.Answer{}, err
 	}
 	for {
+		if ctx.Err() != nil { // nothing has begun yet
+			return wire.Answer{}, context.Cause(ctx)
+		}
 		c := p.waiting(file, op)
 		if c == nil {
 			if c, err = p.launch(file, op); err != nil {
