@@ -132,7 +132,7 @@ func TestUnmeasured(t *testing.T) {
 	value := func(container string, m metrics.Metric, part string, v float64) metrics.Value {
 		return metrics.Value{Series: metrics.Series{Container: container, Metric: m, Part: part}, Mean: v}
 	}
-	broken := value("web", metrics.Broken, "", 0) // is told of a container that does not run, too
+	broken := value("web", metrics.Broken, "", 0) // a stopped container has this value, too
 	measured := []metrics.Value{
 		broken, value("web", metrics.Memory, "", 90), value("web", metrics.MemoryMax, "", 100), value("", metrics.Disk, "/srv", 95), value("", metrics.DiskMax, "/srv", 100),
 	}

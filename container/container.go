@@ -321,8 +321,9 @@ type Info struct {
 	MAC string
 	// Template the container was made from; empty if foreign.
 	Template string
-	// Digest of the image it was made from, such as sha256:…; empty if it was none, or
-	// nobody knows. A list may leave it out, if it costs a question for each container.
+	// Digest of the image it was made from, such as sha256:…; empty if it was made
+	// from no image, or if the runtime does not know it. List may leave it empty, if the runtime
+	// would have to be asked once for each container.
 	Digest string `json:",omitzero"`
 	// Privileged tells that root in the container is root of the host.
 	Privileged bool

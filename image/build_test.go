@@ -16,8 +16,8 @@ import (
 	"github.com/hostler-io/hostler/image/imagetest"
 )
 
-// TestPackages makes an image of packages once, of which containers have no identity in
-// common, and leaves nothing of one that failed.
+// TestPackages: an image of packages is made once, its containers share no identity, and an
+// image that could not be made leaves no files.
 func TestPackages(t *testing.T) {
 	const ref = "debootstrap:bookworm"
 	dir := t.TempDir()

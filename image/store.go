@@ -431,7 +431,7 @@ func (s *Store) sweep(parts *blob.Store, left time.Duration, gone ...Record) (fr
 	}
 	sweep(soon, func(d protocol.Digest) bool { return had[d] })
 	readers, e := os.ReadDir(s.reading())
-	err = errors.Join(err, e, os.RemoveAll(s.building())) // nobody is making one
+	err = errors.Join(err, e, os.RemoveAll(s.building())) // the lock is held, so none is being made
 	for _, r := range readers {
 		if i, e := r.Info(); e == nil && time.Since(i.ModTime()) > readTime {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(s.reading(), r.Name())))

@@ -15,7 +15,7 @@ import (
 
 // TestSinks has hosts send their samples to real databases, one by the client of
 // InfluxData and with TLS, one by the classic path, and Prometheus scrape the fleet and,
-// with the certificate of a viewer, an agent. Without that certificate nobody may scrape the agent.
+// with the certificate of a viewer, an agent. A client without that certificate is refused by the agent.
 func TestSinks(t *testing.T) {
 	t.Parallel()
 	modern, classic := dbtest.Victoria(t), dbtest.Influx(t, "hostler")

@@ -38,8 +38,8 @@ func (r Rules) found(now Found) {
 	}
 }
 
-// generation is a number that every change of the packet filter's rules, by whomever, makes
-// another one; 0 if the kernel does not tell.
+// generation is the number that the kernel gives the rules of the packet filter. Each change,
+// by any program, increases it. It is 0 if the kernel does not tell it.
 func generation() uint32 {
 	const table = unix.NFNL_SUBSYS_NFTABLES << 8
 	req := nl.NewNetlinkRequest(table|unix.NFT_MSG_GETGEN, 0)

@@ -103,7 +103,7 @@ func asleep(t *testing.T) (pipe string) {
 	return pipe
 }
 
-// TestMakeEnds leaves nothing of the program that runs when nobody waits any more.
+// TestMakeEnds: when the context ends, no process of the program is left.
 func TestMakeEnds(t *testing.T) {
 	pipe, err := os.OpenFile(asleep(t), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

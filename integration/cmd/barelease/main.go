@@ -5,7 +5,7 @@
 //
 // It serves the hosts of a file of bench with a certificate of an authority. It checks the
 // signature of each lease and answers with a signed grant, both of which have the form of the fleet. It reads nothing of a
-// lease, remembers nothing, limits nothing and carries messages to nobody else.
+// lease, remembers nothing, limits nothing and carries no message to another client.
 package main
 
 import (
